@@ -21,6 +21,7 @@ use crate::pipeline::shape::Shape;
 use crate::pipeline::{files, names, read, skill};
 use crate::source::{SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
+use crate::tool::{self, AppTool};
 use crate::yaml::{self, Node};
 
 /// A pipeline with every part that could be loaded.
@@ -109,6 +110,10 @@ pub(crate) struct Loader<'a> {
     texts: BTreeMap<String, Arc<SourceFile>>,
     machines: OnceLock<Machines<'a>>,
     machines_done: BTreeMap<String, MachineLoaded>,
+    /// Tools of the app, for all steps that call or list some.
+    tools: OnceLock<Vec<AppTool>>,
+    /// Tools that the app's skill allows to steps; `None` means all.
+    allowed: OnceLock<Option<Vec<String>>>,
     /// Pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
     /// Bytes that the compiled patterns of further schemas may take.
@@ -125,9 +130,21 @@ impl<'a> Loader<'a> {
             texts: BTreeMap::new(),
             machines: OnceLock::new(),
             machines_done: BTreeMap::new(),
+            tools: OnceLock::new(),
+            allowed: OnceLock::new(),
             open: Vec::new(),
             pattern_bytes: MAX_PATTERN_BYTES,
         }
+    }
+
+    /// Tools of the app without errors.
+    pub(super) fn tools(&self) -> &[AppTool] {
+        self.tools.get_or_init(|| tool::load(self.sources).0)
+    }
+
+    /// Tools that the app's skill allows to steps; `None` means all.
+    pub(super) fn allowed(&self) -> Option<&[String]> {
+        self.allowed.get_or_init(|| skill::allowed(self.sources)).as_deref()
     }
 
     /// Loads a pipeline after all those that it runs. Chains in an app's files can have any length, so open pipelines

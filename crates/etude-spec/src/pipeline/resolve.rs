@@ -63,10 +63,10 @@ impl Bringing<'_, '_, '_, '_> {
         let mut resolved = Resolved { schema, ..Resolved::default() };
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
-            skill::check_patterns(self.found, self.loader.sources, step.node);
+            skill::check_patterns(self.found, self.loader, step.node);
         }
         if let Body::Tool { tool: Some(name), args } = &step.body {
-            let called = skill::check_tool(self.found, self.loader.sources, *name);
+            let called = skill::check_tool(self.found, self.loader, *name);
             if let Some(schema) = &called.schema {
                 tool_args::check(self.found, (step, *name), args, schema);
             }

@@ -12,6 +12,7 @@ use crate::directive;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::files::{entries_of, miscased};
 use crate::glob;
+use crate::pipeline::load::Loader;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
@@ -104,11 +105,18 @@ fn known(sources: &dyn Sources) -> Vec<String> {
     names
 }
 
+/// Tools that the app's skill allows; `None` means all.
+pub(super) fn allowed(sources: &dyn Sources) -> Option<Vec<String>> {
+    let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
+    let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
+    skill.and_then(|skill| skill.allowed)
+}
+
 /// Warns of patterns in a step's `allowed_tools` that match no tool. Tools of MCP servers are known only during a run.
-pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, step: &Node<'_>) {
+pub(super) fn check_patterns(found: &mut Findings<'_>, loader: &Loader<'_>, step: &Node<'_>) {
     let listed = step.as_map().and_then(|entries| entries.get("allowed_tools")).and_then(Node::as_seq);
     let Some(listed) = listed.filter(|listed| !listed.is_empty()) else { return };
-    let own = tool::load(sources).0;
+    let own = loader.tools();
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     for node in listed {
         let slips = directive::slips(found.file, node.span, node.as_text().unwrap_or_default());
@@ -116,7 +124,7 @@ pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, st
         slips.into_iter().filter(|slip| slip.code == Code::UnknownWord).for_each(|slip| found.push(slip));
         for pattern in &tool_list(node.as_text().unwrap_or_default()) {
             let name = name_of(pattern);
-            if !may_be_of_a_server(name) && !known.iter().any(|tool| is_listed(name, tool, &own)) {
+            if !may_be_of_a_server(name) && !known.iter().any(|tool| is_listed(name, tool, own)) {
                 found.push(references::idle_pattern(found.file, node.span, pattern, name, &known));
             }
         }
@@ -140,7 +148,7 @@ fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
 }
 
 /// A tool that a step calls.
-pub(crate) struct CalledTool {
+pub(super) struct CalledTool {
     /// Tools that the app's skill allows; `None` means all.
     pub(crate) allowed: Option<Vec<String>>,
     /// True if the tool may change something.
@@ -151,19 +159,17 @@ pub(crate) struct CalledTool {
 
 /// Checks the tool that a step calls (L-43): it must be a tool of the app, a built-in one or one of a server, and the
 /// app's skill must allow it.
-pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: Text<'_>) -> CalledTool {
-    let own = tool::load(sources).0;
+pub(super) fn check_tool(found: &mut Findings<'_>, loader: &Loader<'_>, name: Text<'_>) -> CalledTool {
+    let own = loader.tools();
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     if !known.contains(&name.text) && !name.text.starts_with(tool::MCP_PREFIX) {
         found.push(references::unknown_tool(found.file, name.at, name.text, &known));
         return CalledTool { allowed: None, writes: true, schema: None };
     }
-    let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
-    let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
-    let allowed = skill.and_then(|skill| skill.allowed);
-    if let Some(listed) = &allowed {
+    let allowed = loader.allowed();
+    if let Some(listed) = allowed {
         let patterns = || listed.iter().flat_map(|text| tool_list(text));
-        let names = |pattern: &String| is_listed(name_of(pattern), name.text, &own);
+        let names = |pattern: &String| is_listed(name_of(pattern), name.text, own);
         if patterns().any(|pattern| skill::denies_all(&pattern) && names(&pattern)) {
             found.push(references::denied_tool(found.file, name.at, name.text));
         } else if !patterns().any(|pattern| names(&pattern)) {
@@ -172,8 +178,8 @@ pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: 
     }
     let schema = own.iter().find(|tool| tool.name == name.text).map(|tool| tool.input_schema.clone());
     CalledTool {
-        allowed,
-        writes: may_write(name.text, &own),
+        allowed: allowed.map(<[String]>::to_vec),
+        writes: may_write(name.text, own),
         schema: schema.or_else(|| tool::built_in::schema(name.text)),
     }
 }
