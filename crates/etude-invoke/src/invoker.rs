@@ -134,7 +134,7 @@ impl Invoker {
     ) -> F::End {
         let Invocation { kind, name, key, args, checks, given_up } = invocation;
         let (chain, is_seen) = match self.0.chains.of(kind) {
-            Ok(chain) if chain.is_idle && !self.0.is_observed => return run_effect().await,
+            Ok(_) if self.is_idle(kind) => return run_effect().await,
             Ok(chain) => (chain, chain.is_seen || checks.returns.is_some()),
             Err(throw) => return form.changed(None, Err(throw.clone())),
         };
@@ -175,6 +175,11 @@ impl Invoker {
     /// True if middleware may look at arguments or results of this kind. Otherwise they need not be built.
     pub fn is_seen(&self, kind: Kind) -> bool {
         self.0.chains.of(kind).is_ok_and(|chain| chain.is_seen)
+    }
+
+    /// True if an invocation of this kind is its function alone: no middleware is around it, and no event reports it.
+    pub fn is_idle(&self, kind: Kind) -> bool {
+        !self.0.is_observed && self.0.chains.of(kind).is_ok_and(|chain| chain.is_idle)
     }
 
     /// The session, opened for the first invocation.

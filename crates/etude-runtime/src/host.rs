@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
@@ -84,6 +86,11 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> Boxed<Result<ModelResponse, Ca
 /// Middleware of an app around the processes and model calls of its runs. Unchanged calls and outcomes pass as they
 /// are. Tool calls pass the middleware in their [`ToolPort`].
 pub trait EffectMiddleware: Send + Sync + fmt::Debug {
+    /// True if nothing sees processes. The host then runs them itself, and [`EffectMiddleware::process`] is not called.
+    fn ignores_processes(&self) -> bool {
+        false
+    }
+
     /// End of a call whose process `run_effect` runs, once or never. `given_up` also abandons everything that the
     /// middleware has begun.
     fn process(
@@ -266,7 +273,7 @@ impl Host {
         let handle = Handle::Task(cancel.clone());
         let reply = self.tools.call(call, cancel.clone());
         let effect_guard = EffectGuard::of(id, out);
-        tokio::spawn(async move {
+        begin_here(async move {
             let reply = reply.await;
             let outcome = if cancel.is_cancelled() { Outcome::Abandoned } else { Outcome::Tool(Box::new(reply)) };
             effect_guard.finish(outcome);
@@ -288,8 +295,12 @@ impl Host {
             Err(Cancelled(stderr)) if stderr.bytes == 0 => Outcome::Abandoned,
             Err(Cancelled(stderr)) => Outcome::Stopped(stderr),
         };
-        let Some(effect_middleware) = &self.effect_middleware else {
-            begin_short(id, out, move || outcome_of(processes.run(&call, &cancel, &mut on_stderr)));
+        let Some(effect_middleware) = self.effect_middleware.as_ref().filter(|seen| !seen.ignores_processes()) else {
+            // Without a task of the runtime, whose thread would first have to wake up, at the beginning and at the end.
+            begin_short(id, out, move || match processes.run(&call, &cancel, &mut on_stderr) {
+                Ok(end) if given_up.is_cancelled() => outcome_of(Err(Cancelled(end.stderr))),
+                ended => outcome_of(ended),
+            });
             return handle;
         };
         let call = Arc::new(call);
@@ -297,8 +308,20 @@ impl Host {
         let run_effect = Box::new(move || processes.run(&own, &cancel, &mut on_stderr));
         let ended = effect_middleware.process(&call, given_up, run_effect);
         let effect_guard = EffectGuard::of(id, out);
-        tokio::spawn(async move { effect_guard.finish(outcome_of(ended.await)) });
+        begin_here(async move { effect_guard.finish(outcome_of(ended.await)) });
         handle
+    }
+}
+
+/// Begins work on this thread, and leaves the rest to the runtime: a process at its beginning does not wait until another thread
+/// has woken up.
+fn begin_here(work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(work);
+    // The runtime polls the work again with a waker of its own.
+    let mut begin = || work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    // After a panic, the guard of the effect has reported its end.
+    if catch_unwind(AssertUnwindSafe(&mut begin)).is_ok_and(|polled| polled.is_pending()) {
+        tokio::spawn(work);
     }
 }
 

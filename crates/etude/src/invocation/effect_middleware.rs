@@ -18,6 +18,10 @@ use super::forms::{self, ModelForm, ProcessForm};
 pub(crate) struct Passing(pub(crate) Invoker);
 
 impl EffectMiddleware for Passing {
+    fn ignores_processes(&self) -> bool {
+        self.0.is_idle(Kind::Process)
+    }
+
     fn process(
         &self,
         call: &ProcessCall,
@@ -76,5 +80,27 @@ impl EffectMiddleware for Passing {
             drop(guard);
             end
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use etude_invoke::MiddlewareSettings;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::invocation::EventRelay;
+
+    /// A process is an invocation only for middleware and observers.
+    #[test]
+    fn processes_are_ignored_without_middleware_and_observers() {
+        let ignores_processes = |is_observed| {
+            let access = MiddlewareSettings::default().access(Vec::new(), false);
+            let relay = Box::new(EventRelay::new(mpsc::unbounded_channel().0));
+            Passing(Invoker::open(Path::new("."), None, access, relay, is_observed)).ignores_processes()
+        };
+        assert_eq!([false, true].map(ignores_processes), [true, false]);
     }
 }

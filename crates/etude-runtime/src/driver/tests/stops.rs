@@ -10,13 +10,20 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::host::{EffectMiddleware, RunProcess, SendRequest};
 
-/// Counts the processes that begin.
+/// Counts the processes that begin, and begins none.
 #[derive(Debug, Default)]
-struct Count(AtomicUsize);
+struct Count {
+    count: AtomicUsize,
+    ignores_processes: bool,
+}
 
 impl EffectMiddleware for Count {
+    fn ignores_processes(&self) -> bool {
+        self.ignores_processes
+    }
+
     fn process(&self, _: &ProcessCall, _: CancellationToken, _: RunProcess) -> Boxed<Result<ProcessEnd, Cancelled>> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
         Box::pin(std::future::ready(Err(Cancelled::default())))
     }
 
@@ -33,7 +40,20 @@ async fn a_kill_before_the_first_step_begins_nothing() {
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let killed = finished(world.drive(&plan(), &*session, Stop::Kill("enough".to_owned())).await.unwrap());
     assert_eq!((killed.status, killed.errors[0].message.as_str()), (Status::Cancelled, "enough"));
-    assert_eq!(begun.0.load(Ordering::Relaxed), 0);
+    assert_eq!(begun.count.load(Ordering::Relaxed), 0);
+}
+
+/// Middleware that ignores processes is not in their way: a task of the runtime for each would delay it twice.
+#[tokio::test]
+async fn middleware_that_ignores_processes_is_not_called() {
+    for ignores_processes in [false, true] {
+        let count = Arc::new(Count { ignores_processes, ..Count::default() });
+        let world = World { judge: Some(Arc::clone(&count) as Arc<dyn EffectMiddleware>), ..World::new() };
+        let session = block_on(world.engine.create(&world.new_run())).unwrap();
+        let ended = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+        let is_called = count.count.load(Ordering::Relaxed) > 0;
+        assert_eq!((is_called, ended.status == Status::Succeeded), (!ignores_processes, ignores_processes));
+    }
 }
 
 /// A process that ends before the first step leaves the run unchanged to another one.
