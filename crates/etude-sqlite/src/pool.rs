@@ -74,6 +74,17 @@ impl Pool {
         self.own_connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
 
+    /// Runs work that waits for no other process, on a connection that is closed afterwards.
+    pub(crate) fn impatient<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let writer = lock(&self.writer).take();
+        let connection = writer.map_or_else(|| self.idle_or_new(), Ok);
+        let done = connection.and_then(|connection| {
+            connection.busy_timeout(Duration::ZERO)?;
+            work(&connection)
+        });
+        done.map_err(|cause| store_error(&self.path, cause))
+    }
+
     /// Runs several reads on one state of the journal.
     pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.read(|connection| {

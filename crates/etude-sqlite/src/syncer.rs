@@ -117,6 +117,12 @@ impl Syncer {
     pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
         self.committed.notify(blobs)
     }
+
+    /// Does what the end of the journal does with a long log.
+    #[cfg(test)]
+    pub(crate) fn empty_log(&self) {
+        self.committed.shared.empty_log();
+    }
 }
 
 impl Committed {
@@ -207,7 +213,10 @@ impl Shared {
             drop(progress);
             self.checkpoint_from(if is_idle { IDLE_PAGES } else { BUSY_PAGES });
         }
-        self.checkpoint_from(if self.opened.elapsed() >= LONG_OPEN { 1 } else { LAST_PAGES });
+        let enough = if self.opened.elapsed() >= LONG_OPEN { 1 } else { LAST_PAGES };
+        if self.pool.log_pages() >= enough {
+            self.empty_log();
+        }
         lock(&self.progress).ended = true;
         self.done.notify_all();
     }
@@ -264,7 +273,18 @@ impl Shared {
         }
         let mode = if pages >= TOO_MANY_PAGES { "truncate" } else { "passive" };
         let sql = format!("pragma wal_checkpoint({mode})");
-        let done = self.pool.aside(|connection| connection.query_row(&sql, [], |_| Ok(())));
+        self.note_damage(self.pool.aside(|connection| connection.query_row(&sql, [], |_| Ok(()))));
+    }
+
+    /// Copies the log's pages into the database file, and empties the log. While another process uses the log, it stays as it is.
+    ///
+    /// The first connection of the next process cannot know that pages were copied: it would read all of them, and append to them.
+    fn empty_log(&self) {
+        let truncate = "pragma wal_checkpoint(truncate)";
+        self.note_damage(self.pool.impatient(|connection| connection.query_row(truncate, [], |_| Ok(()))));
+    }
+
+    fn note_damage(&self, done: Result<(), Error>) {
         if let Err(cause @ Error::Damaged { .. }) = done {
             lock(&self.progress).failed = Some(cause.to_string());
         }

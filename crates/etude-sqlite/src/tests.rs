@@ -239,6 +239,25 @@ fn the_lock_of_the_format_is_private() {
     assert_eq!(std::fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
 }
 
+/// The log is empty for the next process, which would otherwise read all of it and append to it. A reader keeps it for now, and
+/// nothing waits for that reader.
+#[test]
+fn the_log_is_empty_for_the_next_process() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let length = || std::fs::metadata(journal.pool.log()).expect("a log").len();
+    let reader = journal.pool.separate().expect("a connection");
+    let sql = |text| reader.execute_batch(text).expect("sql");
+    sql("begin; select count(*) from runs");
+    drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
+    journal.syncer.empty_log();
+    assert!(length() > 0);
+    sql("commit");
+    journal.syncer.empty_log();
+    assert_eq!(length(), 0);
+    assert_eq!(open(&dir).view("r-1").expect("view").row.id, "r-1");
+}
+
 /// After the files in `locks` were removed, later runs are safe again.
 #[test]
 fn a_removed_file_of_a_lock_owner_is_replaced() {
