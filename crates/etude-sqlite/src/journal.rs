@@ -324,6 +324,11 @@ impl Journal {
         lock(&self.held).len() >= MANY_RUNS
     }
 
+    /// True if no session is open here.
+    pub(crate) fn has_no_run(&self) -> bool {
+        lock(&self.held).is_empty()
+    }
+
     fn hold(&self, number: i64, token: u64, lock_owner: &Arc<LockOwner>) {
         lock(&self.held).insert(number, Hold { token, lock_owner: Arc::clone(lock_owner) });
     }

@@ -224,7 +224,10 @@ impl Session for SqliteSession {
             let blobs = change.blobs();
             if !self.journal.has_many_runs() {
                 self.noted(self.journal.pool.transaction(|connection| change.write(connection))?, state)?;
-                return self.journal.syncer.committed(&blobs);
+                return match self.journal.has_no_run() {
+                    true => self.journal.syncer.committed_last(&blobs),
+                    false => self.journal.syncer.committed(&blobs),
+                };
             }
             let noted = self.journal.group.write(blobs, move |connection| change.write(connection)).await?;
             self.noted(noted, state)

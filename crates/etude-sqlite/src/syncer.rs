@@ -87,6 +87,10 @@ struct Progress {
     /// The error of a failed sync. After it, the content of the disk is unknown: the kernel drops the pages, and reports success
     /// for the next sync.
     failed: Option<String>,
+    /// Time in which a sync gathers more commits.
+    gather: Duration,
+    /// True if the next sync gathers no more commits.
+    is_due: bool,
     started: bool,
     sleeping: bool,
     stopping: bool,
@@ -101,7 +105,7 @@ impl Syncer {
             blobs,
             strict,
             opened: Instant::now(),
-            progress: Mutex::default(),
+            progress: Mutex::new(Progress { gather: GATHER, ..Progress::default() }),
             work: Condvar::new(),
             done: Condvar::new(),
         };
@@ -123,6 +127,26 @@ impl Syncer {
     pub(crate) fn empty_log(&self) {
         self.committed.shared.empty_log();
     }
+
+    /// Sets the time in which a sync gathers more commits.
+    #[cfg(test)]
+    pub(crate) fn gather_for(&self, time: Duration) {
+        lock(&self.committed.shared.progress).gather = time;
+    }
+
+    /// Waits until all commits so far are on the disk. False if that has not happened after `most`.
+    #[cfg(test)]
+    pub(crate) fn is_synced_within(&self, most: Duration) -> bool {
+        let shared = &self.committed.shared;
+        let progress = lock(&shared.progress);
+        let is_left = |progress: &mut Progress| progress.synced < progress.committed;
+        !shared.done.wait_timeout_while(progress, most, is_left).unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// See [`Committed::notify_last`].
+    pub(crate) fn committed_last(&self, blobs: &[Digest]) -> Result<(), Error> {
+        self.committed.notify_last(blobs)
+    }
 }
 
 impl Committed {
@@ -136,10 +160,23 @@ impl Committed {
     /// # Errors
     /// An earlier sync or, in strict mode, this one failed: the disk is not reliable any more.
     pub(crate) fn notify(&self, blobs: &[Digest]) -> Result<(), Error> {
+        self.report(blobs, false)
+    }
+
+    /// The same for the last commit of the only run: its sync waits for no others, and mostly is over before the process ends.
+    ///
+    /// # Errors
+    /// See [`Committed::notify`].
+    pub(crate) fn notify_last(&self, blobs: &[Digest]) -> Result<(), Error> {
+        self.report(blobs, true)
+    }
+
+    fn report(&self, blobs: &[Digest], is_last: bool) -> Result<(), Error> {
         // Rows refer to the values now.
         self.shared.blobs.let_go(blobs);
         let mut progress = lock(&self.shared.progress);
         progress.committed += 1;
+        progress.is_due |= is_last;
         let strict = self.shared.strict;
         if !strict {
             // In strict mode, the store has synced the blobs itself.
@@ -153,7 +190,7 @@ impl Committed {
             if let Err(cause) = spawned {
                 progress.failed = Some(format!("cannot start its sync thread: {cause}"));
             }
-        } else if progress.sleeping {
+        } else if progress.sleeping || is_last {
             self.shared.work.notify_one();
         }
         while strict && progress.synced < ticket && progress.failed.is_none() {
@@ -233,13 +270,15 @@ impl Shared {
             progress.sleeping = false;
         }
         if !self.strict && !progress.stopping {
-            // Only `stopping` may cut this short, which is why `sleeping` stays false.
+            // Only `stopping` and a last commit may cut this short, which is why `sleeping` stays false.
+            let gather = progress.gather;
             progress = self
                 .work
-                .wait_timeout_while(progress, GATHER, |progress| !progress.stopping)
+                .wait_timeout_while(progress, gather, |progress| !progress.stopping && !progress.is_due)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+        progress.is_due = false;
         Some((progress.committed, std::mem::take(&mut progress.blobs)))
     }
 

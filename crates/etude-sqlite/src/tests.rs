@@ -239,6 +239,18 @@ fn the_lock_of_the_format_is_private() {
     assert_eq!(std::fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
 }
 
+/// The end of the only run is synced at once, not when a group of commits was gathered.
+#[test]
+fn the_end_of_the_only_run_is_synced_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    journal.syncer.gather_for(Duration::from_secs(600));
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("an end");
+    assert!(journal.syncer.is_synced_within(Duration::from_secs(30)));
+}
+
 /// The log is empty for the next process, which would otherwise read all of it and append to it. A reader keeps it for now, and
 /// nothing waits for that reader.
 #[test]
