@@ -51,7 +51,7 @@ pub use self::{
     },
     permits::Permit,
     redactor::{Redaction, StreamRedactor},
-    unix::{keep_private, main_stack},
+    unix::{are_descriptors_free, keep_private, main_stack},
     worker::PythonWorker,
 };
 use {host::Unstarted, unix as os};

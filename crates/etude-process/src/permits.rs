@@ -87,7 +87,7 @@ impl Permit {
             now.make_room();
             now = PERMITS.wait(now, cancel, |now| now.has_room(is_guest))?;
             idle_waits += 1;
-            if !now.has_room(is_guest) && (idle_waits == MAX_IDLE_WAITS || os::are_free(REST)) {
+            if !now.has_room(is_guest) && (idle_waits == MAX_IDLE_WAITS || os::are_descriptors_free(REST)) {
                 // One process at a time: the other waiters see a change and check the room again.
                 now.ended += 1;
                 break;

@@ -34,8 +34,8 @@ mod waiter;
 mod worker;
 
 pub(super) use attend::{Ended, Step};
-pub use descriptors::main_stack;
-pub(super) use descriptors::{allow_descriptors, are_free, descriptors};
+pub(super) use descriptors::{allow_descriptors, descriptors};
+pub use descriptors::{are_descriptors_free, main_stack};
 pub(super) use kill::{kill_leftovers, reap_survivors};
 pub use platform::keep_private;
 pub(super) use platform::{Alarm, adopt_orphans};

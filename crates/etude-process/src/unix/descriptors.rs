@@ -35,7 +35,7 @@ pub(crate) fn allow_descriptors(most: u64) -> Option<u64> {
 }
 
 /// True if `count` descriptors are free. They are counted: opening as many would take them from others for a moment.
-pub(crate) fn are_free(count: u64) -> bool {
+pub fn are_descriptors_free(count: u64) -> bool {
     let open = || fs::read_dir("/dev/fd").map(|all| all.count() as u64);
     descriptors().is_none_or(|most| open().is_ok_and(|open| open + count <= most))
 }
