@@ -9,9 +9,10 @@ use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};
 use etude_request::{Labelled, Mode, Routed, Table, Trail};
 use etude_runtime::driver::Stop;
+use etude_spec::discover::PIPELINES;
 use serde_json::{Value, json};
 
-use super::run::{load, load_candidate, unfit};
+use super::run::{can_follow, load, load_candidate, unfit};
 use crate::args::{self, Format, RouterMode};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -68,18 +69,16 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     lite.budget = asked.timeout_ms.map(Budget::of);
     let mut spent = Usage::default();
     let mut trail = Trail { request: asked.request.to_owned(), ..Trail::default() };
-    let name = match asked.pipeline {
-        Some(name) => name.to_owned(),
+    let definition = match asked.pipeline {
+        Some(name) => load_routed(context, disk, name)?,
         None => {
-            let table = table(context, disk, &lite.resolved)?;
-            refuse_broken(context, disk, &table, asked.request)?;
-            let routed = routed(&table, asked.request, mode, &mut lite)?;
+            let Chosen { table, routed, definition } = choose(context, disk, asked.request, mode, &mut lite)?;
             spent.add(&routed.usage);
             trail.decision = Some((routed.pipeline.clone(), routed.decided_by, routed.embedded.score));
             trail.calls.clone_from(&routed.calls);
             emit(context, &routed);
-            match &routed.pipeline {
-                Some(name) => name.clone(),
+            match definition {
+                Some(definition) => definition,
                 //
                 None if skill_mode::is_there(disk) => {
                     // An app with nothing but a SKILL.md needs no note about pipelines.
@@ -96,13 +95,59 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             }
         }
     };
-    let definition = load_routed(context, disk, &name).map_err(|refused| refused.spent(spent))?;
     let found = parameters::find(asked.request, definition, disk, given, &mut lite);
     let mut found = found.map_err(|refused| refused.spent(spent))?;
     trail.add(&found.extracted);
     found.spent.add(&spent);
     found.trail = trail;
     Ok(Finding::Pipeline(Box::new(found)))
+}
+
+/// Decision on a request, with the definition that it leads to.
+struct Chosen {
+    table: Table,
+    routed: Routed,
+    /// `None` if no pipeline fits.
+    definition: Option<Definition>,
+}
+
+/// Routes a request and loads its pipeline. A learned pipeline with errors, such as a step whose tool was removed, is left out
+/// if SKILL.md can be followed instead: learning never makes a request fail that skill mode could serve.
+fn choose(context: &Context, disk: &Disk, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Result<Chosen, Refused> {
+    let mut left_out = super::learn::unrouted(context, disk)?;
+    let mut before: Option<Routed> = None;
+    loop {
+        let table = table(disk, &lite.resolved, &left_out)?;
+        let spent = before.as_ref().map_or_else(Usage::default, |before| before.usage);
+        refuse_broken(context, disk, &table, request).map_err(|refused| refused.spent(spent))?;
+        let mut routed = routed(&table, request, mode, lite).map_err(|refused| refused.spent(spent))?;
+        if let Some(mut before) = before.take() {
+            routed.usage.add(&before.usage);
+            before.calls.append(&mut routed.calls);
+            before.notes.append(&mut routed.notes);
+            (routed.calls, routed.notes) = (before.calls, before.notes);
+        }
+        let Some(name) = routed.pipeline.clone() else { return Ok(Chosen { table, routed, definition: None }) };
+        match load_routed(context, disk, &name) {
+            Ok(definition) => return Ok(Chosen { table, routed, definition: Some(definition) }),
+            Err(Refused::Invalid(faults, _)) if is_replaceable(context, disk, &name) => {
+                let fault = faults.iter().find(|fault| fault.is_error()).map_or("", |fault| fault.message.as_str());
+                routed.notes.push(commands::complete(&format!(
+                    "learned pipeline `{name}` was not considered, because it has errors: {fault} (see `etude check`)"
+                )));
+                left_out.push(name);
+                before = Some(routed);
+            }
+            Err(refused) => return Err(refused.spent(routed.usage)),
+        }
+    }
+}
+
+/// True if the pipeline `name` is learned, and an agent can follow SKILL.md in its place.
+fn is_replaceable(context: &Context, disk: &Disk, name: &str) -> bool {
+    etude_spec::learned::find(disk, PIPELINES, name).is_some()
+        && skill_mode::is_there(disk)
+        && can_follow(context, disk).unwrap_or(false)
 }
 
 /// Result of routing a request as if `candidates` of `learned/` were in the routing table; `None` if none of them fits (1.7).
@@ -138,15 +183,14 @@ fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition,
     }
 }
 
-/// Routing table of the app. It uses embeddings if their model is on this machine.
-fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, Refused> {
+/// Routing table of the app without the pipelines in `left_out`. It uses embeddings if their model is on this machine.
+fn table(disk: &Disk, resolved: &Resolved, left_out: &[String]) -> Result<Table, Refused> {
     let unlisted = definition::unlisted(disk);
     if !unlisted.is_empty() {
         return Err(unlisted.into());
     }
     let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
-    let left_out = super::learn::unrouted(context, disk)?;
-    let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref(), &left_out);
+    let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref(), left_out);
     Ok(match local::sentences(&resolved.settings.providers) {
         Some(sentences) => table.with_meaning(sentences, cache.as_deref()),
         None => table,
@@ -328,15 +372,12 @@ fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(R
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(mode, &resolved);
     let mut lite = Lite::new(context, resolved, Need::Look);
-    let table = table(context, &disk, &lite.resolved)?;
-    refuse_broken(context, &disk, &table, request)?;
-    let mut routed = routed(&table, request, mode, &mut lite)?;
+    let Chosen { table, mut routed, definition } = choose(context, &disk, request, mode, &mut lite)?;
     if routed.pipeline.is_none() {
         routed.notes.extend(not_considered(&table).map(|note| commands::complete(&note)));
     }
     let mut found = None;
-    if let Some(name) = &routed.pipeline {
-        let definition = load_routed(context, &disk, name).map_err(|refused| refused.spent(routed.usage))?;
+    if let Some(definition) = definition {
         let given = Given { pairs: &[], json: None };
         let parameters = parameters::find(request, definition, &disk, &given, &mut lite);
         let parameters = parameters.map_err(|refused| refused.spent(routed.usage))?;
@@ -416,7 +457,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;
     let labelled: Vec<Labelled> =
         etude_request::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
-    let table = table(context, &disk, &resolved)?;
+    let table = table(&disk, &resolved, &super::learn::unrouted(context, &disk)?)?;
     let rules = resolved.machines.clone();
     let models = match mode {
         Mode::Embedded => None,

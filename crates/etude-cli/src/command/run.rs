@@ -206,7 +206,7 @@ fn note_followed(context: &Context, problem: &Problem, definition: &Definition) 
 
 /// True unless SKILL.md cannot be followed for lack of a model. A withheld model counts as available, because it has a remedy
 /// of its own. On a fleet, the agent and its model are those of a worker.
-fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
+pub(super) fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
     if context.is_shared() {
         return Ok(true);
     }

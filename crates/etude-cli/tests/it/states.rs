@@ -85,6 +85,31 @@ fn a_candidate_is_in_no_list_and_runs_not() {
     run(&learned(app(&server), "active"), &["--yolo"]).exit(0).has("/mode", "pipeline");
 }
 
+/// L-67: a learned pipeline whose tool was removed is left out of routing, and the agent serves the request; `route` says why.
+/// A request for the pipeline by its name, or without a model for the agent, has its errors.
+#[test]
+fn a_pipeline_without_its_tool_leaves_its_requests_to_the_agent() {
+    let request = "Cancel the order A-1";
+    for (state, removed) in [("active", "get"), ("assisted", "cancel")] {
+        let server = Server::by(|_, _| Reply::says("done by the agent"));
+        let test = learned(app(&server), state);
+        std::fs::remove_file(test.path(&format!("app/tools/{removed}.yaml"))).expect("removed");
+        let why = format!(
+            "learned pipeline `back` was not considered, because it has errors: there is no tool `{removed}` (see `etude check`)"
+        );
+        test.run(&["run", request, "--router", "embedded", "--format", "json"])
+            .exit(0)
+            .has("/mode", "skill")
+            .output("done by the agent")
+            .stderr_has(&format!("note: {why}"));
+        let routed = test.run(&["route", request, "--mode", "embedded", "--format", "json"]).exit(0);
+        routed.has("/pipeline", Value::Null).has("/notes/0", &*why);
+        test.run(&["run", "--pipeline", "back", "-i", "id=A-1"]).exit(3).stderr_has("P0713");
+        let offline = test.user_config("");
+        offline.run(&["run", request, "--router", "embedded"]).exit(3).stderr_has("P0713");
+    }
+}
+
 /// L-63: in `assisted`, each write waits for a decision of its own: `--yolo`, a rule and "always" do not replace it.
 #[test]
 fn a_write_of_an_assisted_pipeline_waits_for_its_own_answer() {
