@@ -70,8 +70,13 @@ pub(super) async fn settle_tools(
     if located.is_candidate() {
         return Ok(None);
     }
-    let now = tools_now(engine, disk, &located.dir(), tools)?;
+    let mut now = tools_now(engine, disk, &located.dir(), tools)?;
     let before = book::tools(engine, app, &located.dir())?;
+    // A removed tool stays noted while the pipeline calls it: it may return as another one.
+    let called = learned::called_by(disk, &located.dir());
+    for (name, hash) in before.iter().flatten().filter(|(name, _)| called.contains(*name)) {
+        now.entry(name.clone()).or_insert_with(|| hash.clone());
+    }
     if before.as_ref() == Some(&now) {
         return Ok(None);
     }

@@ -206,6 +206,31 @@ async fn a_tool_that_changes_after_a_promotion_has_changed() {
     assert_eq!(world.settle().await, [("tool_changed".to_owned(), None)]);
 }
 
+/// 2.11: a removed tool that returns as another one has changed; one that returns as it was has not.
+#[tokio::test]
+async fn a_removed_tool_that_returns_as_another_one_has_changed() {
+    let world = World::new("active");
+    let place = |path: &str| world.dir.path().join(path);
+    let tool = "name: read_it\ndescription: Reads.\ncommand: cat\ninputSchema: {type: object}\n";
+    let write = |path: &str, text: &str| std::fs::write(place(path), text).expect("written");
+    std::fs::create_dir_all(place("tools")).expect("made");
+    write("tools/read_it.yaml", tool);
+    write(
+        "pipelines/p/pipeline.yaml",
+        "name: p\ndescription: d\nsteps: [{name: a, type: tool, tool: read_it, args: {a: a}}]\n",
+    );
+    assert_eq!(world.settle().await, []);
+    let remove = || std::fs::remove_file(place("tools/read_it.yaml")).expect("removed");
+    remove();
+    assert_eq!(world.settle().await, []);
+    write("tools/read_it.yaml", tool);
+    assert_eq!(world.settle().await, [], "it is the same tool");
+    remove();
+    assert_eq!(world.settle().await, []);
+    write("tools/read_it.yaml", &tool.replace("Reads", "Sends"));
+    assert_eq!(world.settle().await, [("tool_changed".to_owned(), None)]);
+}
+
 /// L-82: a pipeline that mostly falls back is useless, and not wrong.
 #[tokio::test]
 async fn a_pipeline_that_mostly_falls_back_is_useless() {
