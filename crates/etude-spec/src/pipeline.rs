@@ -17,6 +17,7 @@ pub mod learned;
 mod load;
 mod lower;
 mod names;
+mod package;
 mod read;
 mod resolve;
 mod shape;
@@ -26,3 +27,4 @@ mod tool_args;
 
 pub use app::{App, Pipeline, Report, Summary};
 pub use skill::unread as unread_skills;
+pub use package::Packages;

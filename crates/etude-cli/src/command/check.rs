@@ -1,5 +1,6 @@
 //! `etude check`: reports all definition errors of the app at once, or those of skills where there is no app.
 
+mod packages;
 mod skills;
 
 use std::collections::BTreeSet;
@@ -79,7 +80,8 @@ pub(crate) fn diagnostics(context: &Context, disk: &Disk) -> Result<Vec<Diagnost
 /// Checks the named definitions, or the whole app. Returns the findings and the skills that were read for them.
 fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings, Option<Project>), Problem> {
     let (mut configured, rules) = of_configuration(context, disk.root())?;
-    let app = App::new(disk).with_machines(rules.clone());
+    let packages = packages::find(disk.root());
+    let app = App::new(disk).with_machines(rules.clone()).with_packages(packages.known);
     let machines = Machines::new(disk, rules.clone());
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     let pipelines: Vec<&str> = app.discovery().pipelines.iter().map(String::as_str).collect();
@@ -114,19 +116,22 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
         sound = (skills.saturating_sub(files.len()), "skill");
         report.broken.extend(files.into_iter().map(str::to_owned));
     }
-    let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
-    report.broken.extend(files.into_iter().map(str::to_owned));
+    report.broken.extend(files_with_errors(&configured));
     let input = |name: &str| match ids.contains(&name) {
         true => machines.machine(name).0.map(|machine| machine.input),
         false => app.summary_of(name).filter(|summary| summary.valid).map(|summary| summary.input),
     };
     let targets = etude_spec::test::Known { pipelines: &pipelines, machines: &ids, input: &input };
     let tests = if names.is_empty() { etude_spec::test::check(disk, targets) } else { Vec::new() };
-    let files: BTreeSet<&str> = tests.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
-    report.broken.extend(files.into_iter().map(str::to_owned));
+    report.broken.extend(files_with_errors(&tests));
+    let packages = if names.is_empty() { packages.faults } else { Vec::new() };
+    report.broken.extend(files_with_errors(&packages));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     let mut others: Vec<Diagnostic> =
-        [report.diagnostics, learned, skill, tools, chains, tests, unsandboxed].into_iter().flatten().collect();
+        [report.diagnostics, learned, skill, tools, chains, tests, packages, unsandboxed]
+            .into_iter()
+            .flatten()
+            .collect();
     if names.is_empty() {
         // A step or a chain that uses the skill has reported its faults.
         let unread = etude_spec::pipeline::unread_skills(disk).into_iter();
@@ -134,6 +139,13 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
         others.extend(unread);
     }
     Ok((Findings { configured, others, extensions: report.extensions, broken: report.broken, sound }, project))
+}
+
+/// Paths of the files with errors, in order.
+fn files_with_errors(found: &[Diagnostic]) -> impl Iterator<Item = String> + use<> {
+    let files: BTreeSet<String> =
+        found.iter().filter(|fault| fault.is_error()).map(|fault| fault.file.path().to_owned()).collect();
+    files.into_iter()
 }
 
 /// Problem for a name that the app does not have.

@@ -302,3 +302,28 @@ fn a_stage_reads_contracts_and_runs_commands() {
     );
     assert_eq!(started(&test), ["ping"]);
 }
+
+/// X-3, C-1.8: `check` knows the packages of the app and of the user. It reports a misspelled package or command, and the
+/// faults of the app's own packages with their places.
+#[test]
+fn a_check_knows_the_packages() {
+    let test = step(with(&[]), "args", "[]");
+    test.run(&["check"]).exit(0).stderr("1 pipeline is fine\n");
+    let test = step(with(&[]), "arg", "[]");
+    test.run(&["check"])
+        .exit(0)
+        .stderr_has("warning[P1301]: package `echo-box` does not declare the command `arg`")
+        .stderr_has("did you mean `args`?");
+    let call = "{name: a, type: application, application: echo-bax, command: args, args: []}";
+    let test = with(&[]).yaml("p", &format!("name: p\ndescription: d\nsteps: [{call}]\n"));
+    test.run(&["check"])
+        .exit(0)
+        .stderr_has("warning[P1301]: there is no package `echo-bax`")
+        .stderr_has("did you mean `echo-box`?");
+    let test = test.file("apps/torn/APP.md", "---\nname: \"torn\nslug: torn\n---\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(3);
+    let faults = ran.at("/diagnostics");
+    let of_file = |fault: &&serde_json::Value| fault["file"] == "apps/torn/APP.md" && fault["severity"] == "error";
+    let fault = faults.as_array().and_then(|all| all.iter().find(of_file)).expect("the fault of the package");
+    assert!(fault["line"].is_u64(), "{fault}");
+}

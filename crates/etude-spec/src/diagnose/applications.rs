@@ -294,6 +294,34 @@ pub fn no_such_package(slug: &str, known: &[String]) -> Diagnostic {
         })
 }
 
+/// A step calls a package that this machine does not have.
+pub(crate) fn unknown_package(file: &File, at: Span, slug: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::NotACommand, file, at, format!("there is no package {}", quoted(slug)))
+        .severity(Severity::Warning)
+        .label(match known {
+            [] => "packages are directories with an APP.md in `apps/` or `.agents/apps/`".to_owned(),
+            known => format!("packages: {}", list(known)),
+        })
+        .maybe_hint(meant(slug, known.iter().copied()))
+}
+
+/// A step calls a package with errors, which are reported with its files.
+pub(crate) fn broken_package(file: &File, at: Span, slug: &str) -> Diagnostic {
+    let message = format!("package {} has errors, so the step cannot run", quoted(slug));
+    Diagnostic::error(Code::NotACommand, file, at, message)
+        .severity(Severity::Warning)
+        .hint("list all errors: etude apps check")
+}
+
+/// A step calls a command that its package does not declare.
+pub(crate) fn undeclared_command(file: &File, at: Span, (slug, words): (&str, &str), known: &[&str]) -> Diagnostic {
+    let message = format!("package {} does not declare the command {}", quoted(slug), quoted(words));
+    Diagnostic::error(Code::NotACommand, file, at, message)
+        .severity(Severity::Warning)
+        .label(format!("commands: {}", list(known)))
+        .maybe_hint(meant(words, known.iter().copied()))
+}
+
 /// The command is not declared.
 pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnostic {
     let message = format!("{} is not a command of this package; its commands are {}", quoted(words), list(commands));

@@ -12,6 +12,7 @@ use crate::discover::{self, Discovery};
 use crate::files::source;
 use crate::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};
+use crate::pipeline::package::Packages;
 use crate::source::Sources;
 use crate::stage_machine::Rules;
 use crate::yaml;
@@ -21,6 +22,8 @@ pub struct App<'s> {
     sources: &'s dyn Sources,
     discovery: Discovery,
     machines: Rules,
+    /// `None`: steps of type `application` are not checked against packages.
+    packages: Option<Packages>,
 }
 
 /// A valid pipeline.
@@ -90,18 +93,28 @@ const MANY: usize = 32;
 impl<'s> App<'s> {
     /// Discovers the pipelines of an app.
     pub fn new(sources: &'s dyn Sources) -> Self {
-        Self { sources, discovery: discover::discover(sources), machines: Rules::default() }
+        Self::of(sources, discover::discover(sources))
     }
 
     /// Same as [`App::new`], with the candidate `name` of `learned/` in place of a pipeline of that name.
     pub fn of_candidate(sources: &'s dyn Sources, name: &str) -> Self {
-        Self { sources, discovery: discover::discover(sources).with_candidate(name), machines: Rules::default() }
+        Self::of(sources, discover::discover(sources).with_candidate(name))
+    }
+
+    fn of(sources: &'s dyn Sources, discovery: Discovery) -> Self {
+        Self { sources, discovery, machines: Rules::default(), packages: None }
     }
 
     /// Sets the user's configuration for stage machines, which steps may run.
     #[must_use]
     pub fn with_machines(self, machines: Rules) -> Self {
         Self { machines, ..self }
+    }
+
+    /// Sets the packages that steps of type `application` find on this machine, so that the steps are checked against them.
+    #[must_use]
+    pub fn with_packages(self, packages: Packages) -> Self {
+        Self { packages: Some(packages), ..self }
     }
 
     /// The discovered pipelines, valid or not.
@@ -113,7 +126,7 @@ impl<'s> App<'s> {
     /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or the
     /// warning that its directory has no definition.
     pub fn pipeline(&self, name: &str) -> (Option<Pipeline>, Vec<Diagnostic>) {
-        let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
+        let mut loader = Loader::new(self.sources, &self.discovery, (&self.machines, self.packages.as_ref()));
         let loaded = loader.load(name);
         let mut found = Collected::default();
         found.add(&loader, &loaded);
@@ -154,7 +167,7 @@ impl<'s> App<'s> {
 
     /// Checks some of the pipelines. A pipeline that several of them run is loaded once.
     fn check_share(&self, names: &[&str]) -> Report {
-        let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
+        let mut loader = Loader::new(self.sources, &self.discovery, (&self.machines, self.packages.as_ref()));
         let mut found = Collected::default();
         let (mut checked, mut broken, mut again) = (0, Vec::new(), 0);
         for name in names {

@@ -16,6 +16,7 @@ use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};
 use crate::pipeline::extent::Extent;
 use crate::pipeline::lower::{self, Resolved};
+use crate::pipeline::package::Packages;
 use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
 use crate::pipeline::{files, names, read, skill};
@@ -105,6 +106,8 @@ pub(crate) struct Loader<'a> {
     pub(super) discovery: &'a Discovery,
     /// Settings of the configuration for stage machines.
     pub(super) rules: &'a Rules,
+    /// Packages of this machine; `None` if steps are not checked against them.
+    pub(super) packages: Option<&'a Packages>,
     done: BTreeMap<String, Arc<Loaded>>,
     /// Files that were read only for the names in them.
     texts: BTreeMap<String, Arc<SourceFile>>,
@@ -121,11 +124,16 @@ pub(crate) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery, rules: &'a Rules) -> Self {
+    pub(crate) fn new(
+        sources: &'a dyn Sources,
+        discovery: &'a Discovery,
+        (rules, packages): (&'a Rules, Option<&'a Packages>),
+    ) -> Self {
         Self {
             sources,
             discovery,
             rules,
+            packages,
             done: BTreeMap::new(),
             texts: BTreeMap::new(),
             machines: OnceLock::new(),

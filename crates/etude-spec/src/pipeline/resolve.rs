@@ -23,6 +23,7 @@ use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
+use crate::pipeline::package;
 use crate::pipeline::tool_args;
 use crate::schema_file;
 use crate::source::{FileKind, SourceFile, Span, join};
@@ -69,6 +70,9 @@ impl Bringing<'_, '_, '_, '_> {
             let called = skill::check_tool(self.found, self.loader, *name);
             if let Some(schema) = &called.schema {
                 tool_args::check(self.found, (step, *name), args, schema);
+        if let (Body::Application { application, command, .. }, Some(packages)) = (&step.body, self.loader.packages) {
+            package::check(self.found, (*application, *command), packages);
+        }
             }
             (resolved.allowed, resolved.writes) = (called.allowed, called.writes);
         }
