@@ -19,13 +19,15 @@ pub(crate) use load::alone as stage_alone;
 use std::sync::Arc;
 
 use etude_core::effect::Command;
+use etude_core::model::Tier;
 use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
 use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::{self, Diagnostic};
-use crate::files::{entries_of, misnamed};
+use crate::files::{entries_of, misnamed, source_text};
 use crate::input::InputDecl;
 use crate::source::{FileKind, Sources};
+use crate::yaml::{self, Node};
 
 /// The directory that holds the machines.
 pub const MACHINES: &str = "machines";
@@ -86,6 +88,15 @@ pub struct Rules {
     pub guards: Vec<Command>,
 }
 
+/// Reason why the configuration has no model for a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MissingModel {
+    /// No model is configured for the tier.
+    Unmapped(Tier),
+    /// The model lacks a capability; the reason as a run states it.
+    Incapable(String),
+}
+
 /// The stage machines of an app.
 pub struct Machines<'s> {
     sources: &'s dyn Sources,
@@ -130,6 +141,19 @@ impl<'s> Machines<'s> {
     pub fn machine(&self, name: &str) -> (Option<Machine>, Vec<Diagnostic>) {
         let loaded = load::machine(self.sources, name, &self.rules);
         (loaded.machine, loaded.diagnostics)
+    }
+
+    /// Warning about a machine that the configuration has no model for, at its `model`; `None` if its file cannot be read.
+    pub fn without_model(&self, name: &str, missing: &MissingModel) -> Option<Diagnostic> {
+        let file = source_text(self.sources, &file_of(name)).ok()?;
+        let root = yaml::parse(&file).0;
+        let entries = root.as_ref().and_then(Node::as_map)?;
+        let first = entries.0.first().map(|(key, _)| key.span);
+        let at = entries.get("model").map(|node| node.span).or(first)?;
+        Some(match missing {
+            MissingModel::Unmapped(tier) => diagnose::unmapped_tier(&file, at, name, tier.word()),
+            MissingModel::Incapable(why) => diagnose::incapable_model(&file, at, why),
+        })
     }
 
     /// Checks the machines `names`, or all of them if `names` is empty.

@@ -1,5 +1,6 @@
 //! `etude check`: reports all definition errors of the app at once, or those of skills where there is no app.
 
+mod models;
 mod packages;
 mod skills;
 
@@ -126,9 +127,10 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     report.broken.extend(files_with_errors(&tests));
     let packages = if names.is_empty() { packages.faults } else { Vec::new() };
     report.broken.extend(files_with_errors(&packages));
+    let models = models::of_machines(context, disk.root(), &machines, names);
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     let mut others: Vec<Diagnostic> =
-        [report.diagnostics, learned, skill, tools, chains, tests, packages, unsandboxed]
+        [report.diagnostics, models, learned, skill, tools, chains, tests, packages, unsandboxed]
             .into_iter()
             .flatten()
             .collect();

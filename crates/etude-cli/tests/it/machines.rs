@@ -126,6 +126,12 @@ fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
         (json!("MissingCapability"), json!("toolCalling"))
     );
     assert_eq!(server.calls(), 0);
+    test.run(&["check"]).exit(0).stderr_has("warning[P0217]").stderr_has("its `toolCalling` is `absent`");
+    let test =
+        test.user_config("model_mapping: {lite: recorded/x}\nproviders: {recorded: {kind: recorded, path: r.json}}\n");
+    test.run(&["check"])
+        .exit(0)
+        .stderr_has("machine `m` needs a model of the tier `standard`, and `model_mapping` has none");
     let able = Server::by(|seen, _| match seen.tools().first().map(String::as_str) {
         Some("report_ready") => Reply::call("report_ready", json!({"ready": true})),
         _ => done("plan"),

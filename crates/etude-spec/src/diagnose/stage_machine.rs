@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::diagnose::files::rename;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
-use crate::wording::{list, meant, plain, quoted, quoted_list};
+use crate::wording::{cause, list, meant, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
@@ -246,6 +246,22 @@ pub(crate) fn unknown_capability(file: &File, at: Span, name: &str, level: &str)
             .hint("remove it, or write `{name: …, level: preferred}`"),
         _ => fault.label(format!("its level is {}, so the machine runs without it", quoted(level))),
     }
+}
+
+/// The configuration has no model of a machine's tier. Another configuration may have one.
+pub(crate) fn unmapped_tier(file: &File, at: Span, name: &str, tier: &str) -> Diagnostic {
+    let message = format!("machine {} needs a model of the tier `{tier}`, and `model_mapping` has none", quoted(name));
+    Diagnostic::error(Code::NotAvailable, file, at, message)
+        .severity(Severity::Warning)
+        .hint(format!("set `model_mapping.{tier}` to `PROVIDER/MODEL`, or write another `model`"))
+}
+
+/// The configured model of a machine cannot run it; `why` is the reason that a run would state.
+pub(crate) fn incapable_model(file: &File, at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAvailable, file, at, cause(why).into_owned())
+        .severity(Severity::Warning)
+        .label("the machine will not run: `MissingCapability`")
+        .hint("map the tier to a model that calls tools; if it does, set `toolCalling: hard` for its provider")
 }
 
 pub(crate) fn machine_name(file: &File, at: Span, id: &str, dir: &str) -> Diagnostic {
