@@ -25,7 +25,10 @@ pub(crate) use list::documents;
 pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
     let done = match command {
         args::Skill::List(args) => list::list(context, compat(args.compat)),
-        args::Skill::Show(args) => show::show(context, args),
+        args::Skill::Show(args) => {
+            let shown = show::show(context, args);
+            return shown.unwrap_or_else(|refused| context.refuse(None, &refused));
+        }
         args::Skill::Check(args) => check::check(context, args),
         args::Skill::Catalog(args) => catalog::catalog(context, compat(args.compat)),
         args::Skill::Explain(args) => return cascaded(context, &args.name, explain::explain(context, args)),

@@ -173,6 +173,16 @@ fn a_skill_in_lower_case_is_reported() {
     test.run(&["skill", "show", "tidy"]).exit(2).stderr_has("warning[P1207]");
 }
 
+/// C-2.6: `skill show` of a skill with errors reports them with their places; a skill with another name is unknown.
+#[test]
+fn a_skill_with_errors_is_shown_as_broken() {
+    let skill = "---\nname: tidy\ndescription: [d\n---\nx\n";
+    let test = one(Test::new()).file(".agents/skills/tidy/SKILL.md", skill);
+    test.run(&["skill", "show", "tidy"]).exit(3).stderr_has("error[P").stderr_has("tidy/SKILL.md:");
+    test.run(&["skill", "show", "tidy", "--format", "json"]).exit(3).has("/errors/0/kind", "definition_invalid");
+    test.run(&["skill", "show", "other"]).exit(2).stderr_has("there is no skill `other`");
+}
+
 /// a configuration that is not UTF-8 is a definition error with its place.
 #[test]
 fn a_configuration_that_is_not_utf8_has_a_place() {

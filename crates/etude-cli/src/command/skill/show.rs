@@ -6,16 +6,17 @@ use etude_packages::skills::{Activation, ActivationError, Compat, Invoker, Reque
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction};
+use etude_spec::Diagnostic;
 use serde_json::json;
 
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::problem::{Problem, Refused};
 use crate::{paths, stdout};
 use etude_core::failure::FailureKind;
 
-pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
+pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Refused> {
     let compat = super::compat(args.compat);
     let catalog = super::discover(context, compat)?;
     let trust = super::approvals(context)?;
@@ -32,11 +33,17 @@ pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Pr
         project_dir: &project_dir,
         shell: shell.as_ref(),
     };
-    let activation = catalog.activate(&args.name, &request).map_err(|error| {
-        if matches!(error, ActivationError::Unknown { .. }) {
-            context.show(catalog.diagnostics_of(&args.name));
+    let activation = catalog.activate(&args.name, &request).map_err(|error| -> Refused {
+        let faults: Vec<Diagnostic> = match &error {
+            ActivationError::Unknown { .. } => catalog.diagnostics_of(&args.name).cloned().collect(),
+            _ => Vec::new(),
+        };
+        // A skill with errors is there, and its errors are the reason.
+        if faults.iter().any(Diagnostic::is_error) {
+            return faults.into();
         }
-        problem(&error)
+        context.show(&faults);
+        problem(&error).into()
     })?;
     print(context, &activation);
     Ok(Exit::Done)
