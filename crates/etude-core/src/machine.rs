@@ -55,7 +55,7 @@ pub use stages::guard;
 
 /// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
 /// journal is replayed only if [`replays`] returns true.
-pub const ABI: u32 = 14;
+pub const ABI: u32 = 15;
 
 /// True if this version of the interpreter can continue a run that version `abi` began. Runs of earlier versions behave
 /// as they did: see [`Start::abi`]. The versions differ as follows.
@@ -86,6 +86,8 @@ pub const ABI: u32 = 14;
 ///   keys keep the JSON types and all digits of values. The failure of an element keeps its own details.
 /// - Version 14 binds the permission of a call to all digits of its numbers, and shows them in the question and in events.
 ///   Scripts of machines judge them.
+/// - Version 15 names the faults of the last call of a completion tool if its stage fails at the turn limit. Failures of
+///   stages have the place of the stage or of its hook, and those of a `require` the values that it reads.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -146,6 +148,15 @@ const TYPES_KEYS: u32 = 13;
 
 /// The first version of the interpreter that keeps the details of an element's failure, and adds the index to them.
 const KEEPS_DETAILS: u32 = 13;
+
+/// The first version of the interpreter that names the faults of the last call of a completion tool (B-R3).
+const NAMES_LAST_FAULTS: u32 = 15;
+
+/// The first version of the interpreter whose failures of stages have the place of the stage or of its hook.
+const PLACES_STAGES: u32 = 15;
+
+/// The first version of the interpreter whose failures of a `require` have the values that it reads (L-50).
+const SHOWS_VALUES: u32 = 15;
 
 /// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

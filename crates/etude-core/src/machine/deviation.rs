@@ -2,17 +2,22 @@
 
 use serde_json::json;
 
+use super::SHOWS_VALUES;
 use super::values::Values;
 use crate::condition::Condition;
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Binding, Requirement};
+use crate::template::Scope;
 
 /// Reference to the answer of a permission question: a `require` that reads it has its own reason.
 const PERMISSION: &str = "allowed.output.allowed";
 
 /// Prefix of the reference to values of unknown source: a `require` that reads it has its own reason.
 const OPEN_HOLE: &str = "open_hole.output";
+
+/// Maximum length of a value in the message of a deviation, in characters.
+const MAX_SHOWN: usize = 120;
 
 /// The deviation of a step whose `require` is not met.
 pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values) -> Failure {
@@ -22,10 +27,42 @@ pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values)
         () if reads(unmet, |of| of.starts_with(OPEN_HOLE)) => Reason::OpenHole,
         () => Reason::Require,
     };
-    let message = format!("the `require` of step `{step}` is false: {}", require.written);
+    let mut message = format!("the `require` of step `{step}` is false: {}", require.written);
+    if values.abi() >= SHOWS_VALUES {
+        message.push_str(&found(unmet, values));
+    }
     let mut failure = Failure::new(FailureKind::Deviated, message);
     failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": require.written})));
     failure.because(reason)
+}
+
+/// The values that a condition reads, each once: `; {{a.output}} is 3`.
+fn found(condition: &Condition, values: &Values) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    for binding in condition.bindings() {
+        let Binding::Reference(reference) = binding else { continue };
+        let value = match binding.resolve(values) {
+            // A value in the store is long, and is not read for a message.
+            Ok(value) => value.inline().map_or_else(|| "a long value".to_owned(), clipped),
+            Err(_) => "missing".to_owned(),
+        };
+        let one = format!("{{{{{reference}}}}} is {value}");
+        if !shown.contains(&one) {
+            shown.push(one);
+        }
+    }
+    match shown.as_slice() {
+        [] => String::new(),
+        shown => format!("; {}", shown.join(", ")),
+    }
+}
+
+/// The beginning of a value as JSON.
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn reads(condition: &Condition, is_it: impl Fn(&str) -> bool) -> bool {

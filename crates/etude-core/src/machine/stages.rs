@@ -39,7 +39,7 @@ use super::binding::{bind, unreadable};
 use super::outcome_error::not_an_answer;
 use super::step_context::StepContext;
 use super::values::Values;
-use super::{Cx, Path, Task};
+use super::{Cx, PLACES_STAGES, Path, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind};
@@ -181,7 +181,7 @@ impl MachineTask {
 
     /// The output of the machine: the result of the stage that finished last.
     fn end(&self) -> Result<Json, Failure> {
-        let State::Walking(walk, ..) = &self.state else {
+        let State::Walking(walk, shared, _) = &self.state else {
             return Err(Failure::new(FailureKind::Internal, "internal error: the machine ended before it started"));
         };
         let Some((stage, result)) = walk.last() else {
@@ -198,6 +198,9 @@ impl MachineTask {
         };
         let mut failure = Failure::new(FailureKind::StageFailed, message);
         failure.details = Some(Json::of(&json!({"stage": stage})));
+        if shared.abi >= PLACES_STAGES {
+            failure.origin = self.machine.stage(stage).map(|stage| stage.origin.clone());
+        }
         Err(failure)
     }
 }

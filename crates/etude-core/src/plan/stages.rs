@@ -115,6 +115,23 @@ pub struct Stage {
     pub next: NextRule,
     /// File and line of the stage, for failures.
     pub origin: Origin,
+    /// Places of its hooks, for failures.
+    pub hooks: HookOrigins,
+}
+
+/// Places of the hooks of a stage in its machine's file; `None` for a hook that the file does not have.
+#[derive(Debug, Clone, Default)]
+pub struct HookOrigins {
+    /// The place of `setup`.
+    pub setup: Option<Origin>,
+    /// The place of `gate`.
+    pub gate: Option<Origin>,
+    /// The place of `assert`.
+    pub assert: Option<Origin>,
+    /// The place of `exit`.
+    pub exit: Option<Origin>,
+    /// The place of `next`.
+    pub next: Option<Origin>,
 }
 
 /// The wait between attempts (B-R6), in milliseconds.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use etude_core::plan::Origin;
 use etude_core::plan::stages::{
-    Assert, Exit, Gate, GateOutcome, NextRule, Output, Root, Script, Setup, Slot, Source, Stage, Verdict,
+    Assert, Exit, Gate, GateOutcome, HookOrigins, NextRule, Output, Root, Script, Setup, Slot, Source, Stage, Verdict,
 };
 use etude_core::schema::Schema;
 use serde_json::Value;
@@ -44,6 +45,7 @@ impl<'a> HookContext<'a> {
 
 /// Reads the hooks of `stage` into it.
 pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, cx: &HookContext<'_>) {
+    stage.hooks = origins(found, entries);
     let id = stage.id.clone();
     let path = |hook: &str| format!("/pipeline/{id}/{hook}");
     if let Some(hook) = map(entries, "setup") {
@@ -77,6 +79,16 @@ pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut 
         Some(node) => next::read(found, node, stage, cx),
         None => {}
     }
+}
+
+/// Places of the hooks, for failures.
+fn origins(found: &Findings<'_>, entries: &Entries<'_>) -> HookOrigins {
+    let of = |field: &str| {
+        let (key, _) = entries.entry(field)?;
+        let (line, column) = found.file.position(key.span.start);
+        Some(Origin { file: found.file.path().to_owned(), line, column })
+    };
+    HookOrigins { setup: of("setup"), gate: of("gate"), assert: of("assert"), exit: of("exit"), next: of("next") }
 }
 
 fn map<'n>(entries: &'n Entries<'n>, field: &str) -> Option<&'n Entries<'n>> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use etude_core::placeholder::{Body, Space, follow};
 use etude_core::plan::Origin;
-use etude_core::plan::stages::{Assert, Backoff, Exit, Gate, Next, NextCase, NextRule, Resolution, Setup, Stage};
+use etude_core::plan::stages::{
+    Assert, Backoff, Exit, Gate, HookOrigins, Next, NextCase, NextRule, Resolution, Setup, Stage,
+};
 use etude_core::schema::Schema;
 use serde_json::Value;
 
@@ -407,5 +409,6 @@ pub(super) fn blank(id: &str) -> Stage {
         exit: Exit::Values { output: None, slot: Vec::new() },
         next: NextRule::Cases(vec![NextCase { when: Vec::new(), next: Next::Terminal }]),
         origin: Origin::default(),
+        hooks: HookOrigins::default(),
     }
 }

@@ -37,7 +37,7 @@ use super::stage_context::StageContext;
 use crate::document::Document;
 use crate::effect::EffectId;
 use crate::failure::{Failure, FailureKind};
-use crate::machine::{Cx, NAMES_FIRST_SIBLING, Path};
+use crate::machine::{Cx, NAMES_FIRST_SIBLING, PLACES_STAGES, Path};
 use crate::plan::stages::{GateOutcome, Next, Script, Stage, Verdict};
 use crate::report::StageStatus;
 
@@ -233,8 +233,10 @@ impl Execution {
             Some(why) => self.own_failure(cx, why).unwrap_or(why).clone(),
             None => failure,
         };
+        let phase = self.open;
         self.leave(cx, shared);
         let is_cancelled = failure.kind == FailureKind::Cancelled;
+        let failure = if shared.abi >= PLACES_STAGES { self.placed(failure, phase) } else { failure };
         if self.has_left {
             // Exit is done and reported: the failure is that of the machine's Next.
             return turn_cancelled(failure, &self.stage_context.stage.id);
@@ -251,6 +253,23 @@ impl Execution {
         let facts = json!({"outcome": outcome, "capHit": self.stage_context.cap_hit, "cause": cause(&failure)});
         emit(cx, "StageExecution", self.stage_context.event(shared, facts));
         turn_cancelled(failure, &self.stage_context.stage.id)
+    }
+
+    /// The failure with the place of the phase's hook, or of the stage.
+    fn placed(&self, mut failure: Failure, phase: Option<Phase>) -> Failure {
+        let Stage { hooks, origin, .. } = &*self.stage_context.stage;
+        let hook = match phase {
+            Some(Phase::Setup) => &hooks.setup,
+            Some(Phase::CheckGate) => &hooks.gate,
+            Some(Phase::Assert) => &hooks.assert,
+            Some(Phase::Exit) => &hooks.exit,
+            Some(Phase::Next) => &hooks.next,
+            Some(Phase::Init | Phase::Act) | None => &None,
+        };
+        if failure.origin.is_none() && failure.kind != FailureKind::Cancelled {
+            failure.origin = Some(hook.as_ref().unwrap_or(origin).clone());
+        }
+        failure
     }
 
     /// The failure of this stage itself in the same instant in which a sibling failed (B-P12).

@@ -21,7 +21,7 @@ use super::shared::{Shared, View};
 use super::walk::{Walk, begin};
 use crate::data::{Json, overlaid};
 use crate::failure::{Failure, FailureKind};
-use crate::machine::{Cx, NAMES_FIRST_SIBLING};
+use crate::machine::{Cx, NAMES_FIRST_SIBLING, PLACES_STAGES};
 use crate::plan::stages::Next;
 
 /// Message with which the other siblings are stopped.
@@ -229,7 +229,13 @@ impl Siblings {
         let event = overlaid(self.event(shared), context.clone());
         emit(cx, "ParallelSiblingFailure", event.clone());
         let message = format!("stage `{}` failed in the fan-out of stage `{}`: {why}", branch.stage, self.fork);
-        let failure = fault(HOST, "ParallelSiblingFailure", &branch.stage, &message, context);
+        let mut failure = fault(HOST, "ParallelSiblingFailure", &branch.stage, &message, context);
+        if shared.abi >= PLACES_STAGES {
+            failure.origin = match &branch.end {
+                Some(Err(failure)) => failure.origin.clone(),
+                _ => shared.machine.stage(&branch.stage).map(|stage| stage.origin.clone()),
+            };
+        }
         let Some(script) = &shared.machine.on_failure else { return Some(failure) };
         let machine = &shared.machine;
         let more = json!({

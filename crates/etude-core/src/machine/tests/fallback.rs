@@ -290,3 +290,18 @@ fn a_run_without_a_deviation_has_no_row_for_it() {
     let rows: Vec<&str> = result.steps.iter().map(|row| row.name.as_str()).collect();
     assert_eq!((rows, result.fell_back.clone()), (vec!["a", "close"], None));
 }
+
+/// L-50: the failure of a `require` has the values that it reads. A run of an earlier interpreter keeps its text, which an
+/// agent may have read.
+#[test]
+fn a_false_require_shows_its_values() {
+    let mut case = pipeline([tool("a", "get", "1"), code("b").require("{{a.output.state}}")]);
+    let message = |case: &Case| {
+        let world = play(case, r#"p/a gives {"state":""}"#);
+        world.machine.result().expect("a result").errors[0].message.clone()
+    };
+    let plain = "the `require` of step `b` is false: {{a.output.state}}";
+    assert_eq!(message(&case), format!("{plain}; {{{{a.output.state}}}} is \"\""));
+    case.start.abi = 14;
+    assert_eq!(message(&case), plain);
+}

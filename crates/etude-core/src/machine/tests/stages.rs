@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::build::*;
-use super::play;
 use super::world::{Input, World};
+use super::{Case, play};
 use crate::effect::{Chunk, Effect, Inherits, Subject};
 use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
 use crate::plan::stages::{
-    Assert, Backoff, Drift, Exit, Gate, GateOutcome, GrantDecision, GrantRule, Grants, Guard, Next, NextCase, NextRule,
-    Policy, Resolution, Rule, Script, Setup, Slot, SlotForm, Stage, StageMachine,
+    Assert, Backoff, Drift, Exit, Gate, GateOutcome, GrantDecision, GrantRule, Grants, Guard, HookOrigins, Next,
+    NextCase, NextRule, Policy, Resolution, Rule, Script, Setup, Slot, SlotForm, Stage, StageMachine,
 };
 use crate::plan::{Application, MachineCall, MachineInput, Origin, Plan, Step, StepKind};
 use crate::report::Status;
@@ -47,7 +47,8 @@ fn stage() -> Stage {
         assert: Assert::Rules(Vec::new()),
         exit: Exit::Values { output: None, slot: Vec::new() },
         next: NextRule::Cases(vec![NextCase { when: Vec::new(), next: Next::Terminal }]),
-        origin: Origin::default(),
+        origin: Origin { file: "machines/m/stages/one.md".to_owned(), line: 2, column: 5 },
+        hooks: HookOrigins::default(),
     }
 }
 
@@ -642,4 +643,29 @@ fn a_machine_of_an_element_fails_with_its_own_facts() {
     assert_eq!(now["details"], json!({"item": 0}), "{now}");
     let before = error(12);
     assert_eq!((&before["class"], &before["details"]), (&json!(null), &json!({"item": 0})), "{before}");
+}
+
+/// B-R3, B-A14: a stage that fails at its turn limit names the faults of the last call of its completion tool, at the place
+/// of the stage. A run of an earlier interpreter keeps its text.
+#[test]
+fn a_stage_names_the_faults_of_its_last_completion() {
+    let number =
+        schema("completion", r#"{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}"#);
+    let stage = Stage { turn_cap: 2, max_attempts: 2, completion_schema: number, ..stage() };
+    let mut case = pipeline([goes_through(StageMachine { stages: vec![Arc::new(stage)], ..machine() })]);
+    let turns = "p/x/one#1/turn1 calls done {}\np/x/one#1/turn2 calls done {\"n\":\"x\"}\n\
+                 p/x/one#1/turn3 calls done {\"n\":\"y\"}\np/x/one#1/turn4 calls done {\"n\":\"z\"}";
+    let ended = |case: &Case| {
+        let world = play(case, turns);
+        let failure = world.machine.result().expect("a result").errors[0].clone();
+        (failure.message, failure.origin.map(|origin| origin.line))
+    };
+    let (message, line) = ended(&case);
+    assert_eq!(
+        message,
+        "stage `one` failed: `done` was not called correctly in 2 turns: the arguments of `done` do not fit its schema: /n: \"z\" is not of type \"integer\""
+    );
+    assert_eq!(line, Some(2));
+    case.start.abi = 14;
+    assert_eq!(ended(&case).0, "stage `one` failed: `done` was not called in time");
 }

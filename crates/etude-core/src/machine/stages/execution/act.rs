@@ -81,6 +81,11 @@ impl Act {
         self.conversation.transcript().get(1..).unwrap_or_default()
     }
 
+    /// Reason of the last rejection of the completion tool's arguments in this attempt.
+    pub(super) fn parse_error(&self) -> Option<&str> {
+        self.conversation.parse_error()
+    }
+
     pub(super) fn reenter(&mut self, reason: &str) {
         self.conversation.reenter(reason);
     }
@@ -123,7 +128,7 @@ impl Execution {
 
     fn end_act(&mut self, cx: &mut Cx, shared: &Shared, end: &End) {
         let Some(act) = &self.act else { return };
-        let (turns, parse_error) = (act.conversation.turns(), act.conversation.parse_error().map(str::to_owned));
+        let (turns, parse_error) = (act.conversation.turns(), act.parse_error().map(str::to_owned));
         let stage_context = &mut self.stage_context;
         stage_context.cap_hit = *end == End::Cap;
         let parsed: Option<Value> = match end {

@@ -4,6 +4,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
+use super::act::Act;
 use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::Effect;
@@ -13,7 +14,7 @@ use crate::machine::stages::declared;
 use crate::machine::stages::fault::{Phase, lifecycle};
 use crate::machine::stages::shared::{Shared, View};
 use crate::machine::stages::stage_context::Sources;
-use crate::machine::{Cx, WARNS_OF_JOIN};
+use crate::machine::{Cx, NAMES_LAST_FAULTS, WARNS_OF_JOIN};
 use crate::plan::stages::{Assert, Exit, Next, NextRule, Output, Verdict};
 use crate::report::StageStatus;
 
@@ -38,10 +39,7 @@ impl Execution {
                     let (verdict, reason) = match (decided, self.stage_context.cap_hit) {
                         (Some(decided), _) => decided,
                         (None, false) => (Verdict::Ok, None),
-                        (None, true) => {
-                            let why = format!("`{}` was not called in time", self.stage_context.stage.completion_tool);
-                            (Verdict::Retry, Some(why))
-                        }
+                        (None, true) => (Verdict::Retry, Some(self.not_completed(shared.abi))),
                     };
                     return Ok(self.judge(cx, shared, verdict, reason));
                 }
@@ -61,6 +59,20 @@ impl Execution {
             _ => asked.assert(reply)?,
         };
         Ok(self.judge(cx, shared, verdict, reason))
+    }
+
+    /// Reason of an attempt that ended at the turn limit. The last attempt names the faults of its last call: the model of an
+    /// earlier one has read them, and reads the reason next.
+    fn not_completed(&self, abi: u32) -> String {
+        let stage = &self.stage_context.stage;
+        let is_last = self.stage_context.attempt >= stage.max_attempts && abi >= NAMES_LAST_FAULTS;
+        match self.act.as_ref().and_then(Act::parse_error).filter(|_| is_last) {
+            Some(faults) => {
+                let faults = faults.replacen(":\n- ", ": ", 1).replace("\n- ", "; ");
+                format!("`{}` was not called correctly in {} turns: {faults}", stage.completion_tool, stage.turn_cap)
+            }
+            None => format!("`{}` was not called in time", stage.completion_tool),
+        }
     }
 
     /// Applies the verdict on one attempt (B-R4, B-R7).
