@@ -35,6 +35,10 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 /// takes a multiple of it in memory.
 pub const MAX_DOCUMENT: u64 = 16 << 20;
 
+/// Maximum length of the stdout of a step, in bytes: all of it is in memory once, while it is checked. A step that prints
+/// more is killed, so that it does not fill the disk either.
+pub const MAX_OUTPUT: u64 = 512 << 20;
+
 /// The stdout of a process that printed exactly `bytes`.
 pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
     document::read(protocol, Captured::Memory(bytes), store)
@@ -53,6 +57,8 @@ pub struct ProcessHost {
     run_id: String,
     exclusive: bool,
     is_guest: bool,
+    /// Maximum length of the stdout of a step, in bytes.
+    max_output: u64,
     started: Mutex<Started>,
     /// Held for reading while a process is started, and for writing while leftovers are killed, so that every running step is
     /// known then.
@@ -111,10 +117,11 @@ impl ProcessHost {
         cancel: &Cancel,
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
-        let stdout = match call.protocol {
-            Protocol::Step | Protocol::Text => Capture::new(&self.blobs),
-            Protocol::Document => Capture::at_most(&self.blobs, MAX_DOCUMENT),
+        let most = match call.protocol {
+            Protocol::Step | Protocol::Text => self.max_output,
+            Protocol::Document => MAX_DOCUMENT,
         };
+        let stdout = Capture::at_most(&self.blobs, most);
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout,
@@ -127,7 +134,7 @@ impl ProcessHost {
             Err(why) => return Ok(not_started(why)),
         };
         if ended.stdout.is_over() {
-            return Ok(too_long(ended.stderr.finish(), conditions));
+            return Ok(too_long(most, ended.stderr.finish(), conditions));
         }
         Ok(sandbox::settle(ProcessEnd {
             exit: ended.exit,
@@ -375,9 +382,12 @@ fn not_started(why: String) -> ProcessEnd {
 
 /// The end of a process that was stopped because it printed too much. The process has run, so it must not look like one that
 /// never began, which a resume runs again. `found` is not empty, so that no hook takes the output for an empty one.
-fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
-    let most = MAX_DOCUMENT >> 20;
-    let problem = format!("stdout has more than {most} MiB, so the process was killed");
-    let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was killed") };
+fn too_long(most: u64, stderr: Stderr, conditions: Conditions) -> ProcessEnd {
+    let most = match most >> 20 {
+        0 => format!("{most} bytes"),
+        mebibytes => format!("{mebibytes} MiB"),
+    };
+    let problem = format!("stdout has more than {most}, so the process was killed");
+    let stdout = Stdout::Unusable { problem, found: format!("more than {most}; the program was killed") };
     ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
 }

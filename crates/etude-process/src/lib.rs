@@ -46,7 +46,7 @@ pub use self::{
     cancel::{Cancel, Cancelled},
     exempted::{exempt, no_longer_exempt},
     host::{
-        Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, ProcessHost, end_children_of,
+        Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, MAX_OUTPUT, ProcessHost, end_children_of,
         reap_survivors_of, stdout_of,
     },
     permits::Permit,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use super::{DEFAULT_GRACE, ProcessHost};
+use super::{DEFAULT_GRACE, MAX_OUTPUT, ProcessHost};
 use crate::blob::{BlobStore, Watched};
 use crate::environment::{ChildEnvironment, Environment};
 use crate::os;
@@ -35,6 +35,7 @@ pub struct HostBuilder {
     python: PythonWorker,
     exclusive: bool,
     is_guest: bool,
+    max_output: u64,
 }
 
 impl ProcessHost {
@@ -55,6 +56,7 @@ impl ProcessHost {
             python: PythonWorker::default(),
             exclusive: false,
             is_guest: false,
+            max_output: MAX_OUTPUT,
         }
     }
 }
@@ -86,6 +88,12 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the maximum length of the stdout of a step, in bytes; by default [`MAX_OUTPUT`].
+    pub fn max_output(mut self, bytes: u64) -> Self {
+        self.max_output = bytes;
+        self
+    }
+
     /// Builds the host, which adopts orphans of its processes from now on. Starts no process.
     pub fn build(self) -> ProcessHost {
         let HostSettings { run_id, app_dir, blobs } = self.settings;
@@ -102,6 +110,7 @@ impl HostBuilder {
             run_id,
             exclusive: self.exclusive,
             is_guest: self.is_guest,
+            max_output: self.max_output,
             started: Mutex::default(),
             starting: RwLock::default(),
             workers: Workers::new(self.python),

@@ -13,7 +13,9 @@ use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
-use etude_process::{Cancel, Cancelled, ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
+use etude_process::{
+    Cancel, Cancelled, ChildEnvironment, HostBuilder, HostSettings, ProcessHost, PythonWorker, Redaction,
+};
 use rustix::process::Pid;
 
 /// Long enough for a busy machine; reached only by a test that would hang.
@@ -63,7 +65,23 @@ impl Fixture {
         Self::build(run_id, grace, ChildEnvironment::without_keys(&withheld), preload)
     }
 
+    /// A fixture whose steps may print `bytes` bytes.
+    pub(crate) fn limited(bytes: u64) -> Self {
+        let environment = ChildEnvironment::without_keys(&[]);
+        Self::build_with("run-1", Duration::from_secs(1), environment, None, |host| host.max_output(bytes))
+    }
+
     fn build(run_id: &str, grace: Duration, environment: ChildEnvironment, preload: Option<&str>) -> Self {
+        Self::build_with(run_id, grace, environment, preload, |host| host)
+    }
+
+    fn build_with(
+        run_id: &str,
+        grace: Duration,
+        environment: ChildEnvironment,
+        preload: Option<&str>,
+        set: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("directory");
         // Children report real paths.
         let app_dir = dir.path().canonicalize().expect("real path");
@@ -78,7 +96,7 @@ impl Fixture {
             None => PythonWorker::default(),
         };
         let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused);
-        let host = host.grace(grace).python_worker(python).build();
+        let host = set(host.grace(grace).python_worker(python)).build();
         Self { dir, run_id: run_id.to_owned(), host }
     }
 

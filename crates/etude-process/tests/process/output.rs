@@ -187,3 +187,15 @@ fn a_process_without_a_sandbox_fails_in_its_own_words() {
     let end = Fixture::new().run(&shell("echo 'etude sandbox: no' >&2; exit 125"));
     assert_eq!((end.exit, end.stderr.tail.as_str()), (Exit::Status(125), "etude sandbox: no\n"));
 }
+
+/// a step that prints without an end is killed at the limit of its output, and the fault names the limit.
+#[test]
+fn a_step_that_prints_without_an_end_is_killed() {
+    let fixture = Fixture::limited(3 << 20);
+    for protocol in [Protocol::Step, Protocol::Text] {
+        let mut call = shell("yes");
+        call.protocol = protocol;
+        assert_eq!(problem(&fixture.run(&call)), "stdout has more than 3 MiB, so the process was killed");
+    }
+    assert_eq!(fixture.output("echo '{\"output\":1}'"), "1");
+}
