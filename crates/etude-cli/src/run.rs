@@ -121,11 +121,14 @@ fn parse() -> Result<Cli, Exit> {
     if wants_json(&typed) {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
         let is_help = without_command.contains(&error.kind());
-        let message = if is_help { "a command is missing".to_owned() } else { error.render().to_string() };
+        let rendered = error.render().to_string();
+        // The word is part of the text for people; a document has the message alone.
+        let rendered = rendered.strip_prefix("error: ").unwrap_or(&rendered);
+        let message = if is_help { "a command is missing" } else { rendered };
         match is_serve(&typed) {
             #[cfg(feature = "serve")]
-            true => crate::command::serve::usage_error(&message),
-            _ => stdout::usage_error(&message),
+            true => crate::command::serve::usage_error(message),
+            _ => stdout::usage_error(message),
         }
     }
     // A closed stderr cannot be reported.

@@ -134,3 +134,11 @@ fn arguments_that_are_not_text_are_refused() {
     command.arg(odd);
     test.start_with(command, &["--format", "json"]).finish().exit(2).has("/status", "failed");
 }
+
+/// cli: the document of wrong usage has the message alone, without the word that people read before it.
+#[test]
+fn the_message_of_wrong_usage_has_no_heading() {
+    let ran = Test::new().run(&["run", "--no-such-option", "--format", "json"]).exit(2);
+    let message = ran.at("/errors/0/message");
+    assert!(message.as_str().is_some_and(|text| text.starts_with("unexpected argument")), "{message}");
+}
