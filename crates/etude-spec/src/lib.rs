@@ -51,5 +51,6 @@ pub mod yaml;
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use pipeline::{App, Pipeline, Report, Summary};
+pub use json_text::json_fault;
 pub use schema_json::{application_schema, pipeline_schema, skill_schema, test_schema};
 pub use wording::did_you_mean;

@@ -196,8 +196,7 @@ impl<'a> Bundle<'a> {
                 let line = file.line_range(u32::try_from(error.line()).unwrap_or(1));
                 let at = (line.start + error.column().saturating_sub(1)).min(line.end.max(line.start + 1) - 1);
                 let at = file.text().floor_char_boundary(at);
-                let why = error.to_string();
-                let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_lowercase();
+                let why = json_text::json_fault(file.text(), &error);
                 self.diagnostics.push(diagnose::schema_not_json(&file, Span::new(at, at + 1), path, &why));
                 None
             }

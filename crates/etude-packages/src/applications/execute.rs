@@ -14,6 +14,7 @@ use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
 use etude_process::{Bounded, Cancel, Cancelled, ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use etude_spec::application::findings;
+use etude_spec::json_fault;
 use serde_json::value::RawValue;
 
 use super::call::argv;
@@ -340,7 +341,7 @@ fn one_value(stdout: &[u8]) -> Result<Box<RawValue>, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
     }
-    serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned).map_err(|error| error.to_string())
+    serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned).map_err(|error| json_fault(text, &error))
 }
 
 /// Stdout as a JSON string, without the final line break.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{InputDecl, InputType, Parameter, number};
+use crate::json_text::json_fault;
 use crate::wording::{meant, plain, quoted, quoted_list};
 
 /// Reason why an input does not fit (`input_invalid`).
@@ -207,7 +208,7 @@ fn members(text: &str) -> Result<Vec<(String, Box<RawValue>)>, InputProblem> {
     let whole =
         |message: String| InputProblem::new(None, message, Some("for example: `{\"name\": \"value\"}`".to_owned()));
     if let Err(why) = serde_json::from_str::<&RawValue>(text) {
-        return Err(whole(format!("the input is not JSON: {why}")));
+        return Err(whole(format!("the input is not JSON: {}", json_fault(text, &why))));
     }
     every_member(text).map_err(|_| whole(format!("the input must be a JSON object, not {}", sort_of(text.trim()))))
 }
@@ -240,7 +241,7 @@ fn from_text(parameter: &Parameter, text: &str) -> Result<String, String> {
 fn json_text(text: &str) -> Result<String, String> {
     serde_json::from_str::<&RawValue>(text)
         .map(|raw| raw.get().to_owned())
-        .map_err(|why| format!("{} is not JSON ({why})", quoted(text)))
+        .map_err(|why| format!("{} is not JSON: {}", quoted(text), json_fault(text, &why)))
 }
 
 /// The type, if the schema names exactly one.

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use etude_core::template::is_step_name;
+use etude_spec::json_fault;
 
 use crate::paths;
 use crate::problem::Problem;
@@ -43,7 +44,7 @@ pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),
         Err(_) if text.trim().is_empty() => Err(empty(given)),
-        Err(error) => Err(not_json(given, &error)),
+        Err(error) => Err(not_json(given, &text, &error)),
     }
 }
 
@@ -60,12 +61,12 @@ fn empty(given: &str) -> Problem {
 }
 
 /// Problem of a text that is not JSON. The hint guesses the intention from the beginning of the text.
-fn not_json(given: &str, error: &serde_json::Error) -> Problem {
+fn not_json(given: &str, text: &str, error: &serde_json::Error) -> Problem {
     let is_document = given == "-" || given.starts_with('@') || given.trim_start().starts_with(['{', '[', '"']);
     if is_document {
         let is_bare = given.trim_start().starts_with('{') && error.to_string().starts_with("key must be a string");
         let hint = if is_bare { "write names and texts in double quotes: {\"name\": \"value\"}" } else { EXAMPLE };
-        return Problem::usage(format!("`--input` is not JSON: {error}")).hint(hint);
+        return Problem::usage(format!("`--input` is not JSON: {}", json_fault(text, error))).hint(hint);
     }
     let problem = Problem::usage(format!("`--input {given}` is not JSON"));
     match given.split_once('=') {
