@@ -102,11 +102,12 @@ impl<'a> Bundle<'a> {
                 return None;
             }
         };
-        if let Err(error) = jsonschema::meta::validate(&document) {
-            let pointer = error.instance_path().to_string();
-            let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
-            let at = place_in(node, &pointer);
-            self.diagnostics.push(diagnose::not_a_schema(file, at, "schema", &why).maybe_hint(hint));
+        let faults = meta_faults(&document);
+        if !faults.is_empty() {
+            self.diagnostics.extend(faults.into_iter().map(|fault| {
+                let at = place_in(node, &fault.pointer);
+                diagnose::not_a_schema(file, at, "schema", &fault.why).maybe_hint(fault.hint)
+            }));
             return None;
         }
         self.diagnostics.extend(schema_words::in_yaml(file, node, &document));
@@ -215,15 +216,16 @@ impl<'a> Bundle<'a> {
             ));
             return None;
         }
-        let Err(error) = jsonschema::meta::validate(document) else {
+        let faults = meta_faults(document);
+        if faults.is_empty() {
             self.diagnostics.extend(schema_words::in_json(file, document));
             return Some(());
-        };
-        let pointer = error.instance_path().to_string();
-        let place = json_text::locate(file.text(), &pointer);
-        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
-        let diagnostic = diagnose::not_a_schema(file, Span::new(place.start, place.end), file.path(), &why);
-        self.diagnostics.push(diagnostic.maybe_hint(hint));
+        }
+        self.diagnostics.extend(faults.into_iter().map(|fault| {
+            let place = json_text::locate(file.text(), &fault.pointer);
+            let at = Span::new(place.start, place.end);
+            diagnose::not_a_schema(file, at, file.path(), &fault.why).maybe_hint(fault.hint)
+        }));
         None
     }
 
@@ -325,8 +327,36 @@ impl<'a> Bundle<'a> {
     }
 }
 
+/// Fault of a schema document: the JSON pointer to it, the reason, and a hint if there is one.
+pub(crate) struct MetaFault {
+    pub(crate) pointer: String,
+    pub(crate) why: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// All faults of a document against the meta-schema of its draft, each place and reason once.
+pub(crate) fn meta_faults(document: &Value) -> Vec<MetaFault> {
+    let fault = |error: &jsonschema::ValidationError<'_>| {
+        let pointer = error.instance_path().to_string();
+        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+        MetaFault { pointer, why, hint }
+    };
+    let validator = match jsonschema::meta::validator_for(document) {
+        Ok(validator) => validator,
+        Err(error) => return vec![fault(&error)],
+    };
+    let mut faults: Vec<MetaFault> = Vec::new();
+    for error in validator.iter_errors(document) {
+        let fault = fault(&error);
+        if faults.iter().all(|known| (&known.pointer, &known.why) != (&fault.pointer, &fault.why)) {
+            faults.push(fault);
+        }
+    }
+    faults
+}
+
 /// The meta-schema's complaint in words that name the keyword, with a hint if there is one.
-pub(crate) fn meta_words(pointer: &str, value: &Value, complaint: &str) -> (String, Option<String>) {
+fn meta_words(pointer: &str, value: &Value, complaint: &str) -> (String, Option<String>) {
     let keyword = pointer.rsplit('/').find(|token| token.parse::<usize>().is_err()).unwrap_or_default();
     if keyword == "type" {
         let types = ["string", "integer", "number", "boolean", "array", "object", "null"];

@@ -16,7 +16,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::tool::TOOL;
 use crate::files::{entries_of, source_text};
-use crate::schema_file::meta_words;
+use crate::schema_file::meta_faults;
 use crate::schema_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
@@ -244,10 +244,12 @@ fn input_schema(found: &mut Findings<'_>, entries: &Entries<'_>) -> Value {
             return open();
         }
     };
-    if let Err(error) = jsonschema::meta::validate(&schema) {
-        let pointer = error.instance_path().to_string();
-        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
-        found.push(diagnose::bad_schema(found.file, place_in(node, &pointer), &why).maybe_hint(hint));
+    let faults = meta_faults(&schema);
+    if !faults.is_empty() {
+        for fault in faults {
+            let at = place_in(node, &fault.pointer);
+            found.push(diagnose::bad_schema(found.file, at, &fault.why).maybe_hint(fault.hint));
+        }
     } else if let Err(why) = etude_core::schema::Schema::compile("inputSchema", schema.clone(), Default::default()) {
         found.push(diagnose::bad_schema(found.file, key.span, &why));
     } else if schema.get("type").and_then(Value::as_str) != Some("object") {

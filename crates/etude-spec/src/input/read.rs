@@ -10,7 +10,7 @@ use super::{InputDecl, InputType, Parameter, fits};
 use crate::check::{Findings, literal, literal_value};
 use crate::diagnose::values;
 use crate::fields::pipeline::PARAMETER;
-use crate::schema_file::meta_words;
+use crate::schema_file::meta_faults;
 use crate::schema_words;
 use crate::source::Span;
 use crate::yaml::{Entries, Node, place_in};
@@ -106,11 +106,13 @@ pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node
             slips.into_iter().for_each(|slip| found.push(slip));
         }
         let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));
-        if let Err(error) = jsonschema::meta::validate(parameter.schema.document()) {
-            let pointer = error.instance_path().to_string();
-            let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
-            let diagnostic = values::not_a_parameter_schema(found.file, place(&pointer), &parameter.name, &why);
-            found.push(diagnostic.maybe_hint(hint));
+        let faults = meta_faults(parameter.schema.document());
+        if !faults.is_empty() {
+            for fault in faults {
+                let at = place(&fault.pointer);
+                let diagnostic = values::not_a_parameter_schema(found.file, at, &parameter.name, &fault.why);
+                found.push(diagnostic.maybe_hint(fault.hint));
+            }
         } else if let Some(default) = parameter.default.as_ref().and_then(|json| json.inline())
             && let Err(why) = fits(parameter, default)
         {

@@ -109,11 +109,12 @@ impl Call<'_, '_> {
         let violations = violations(Value::Object(schema), &Value::Object(whole));
         let fault = |(arg, _): &(&BindingDef<'_>, Value)| {
             let place = format!("/{}", escaped(arg.name.text));
-            let (pointer, why) = violations.iter().find(|(pointer, _)| {
-                pointer.strip_prefix(&place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })?;
-            let rest = &pointer[place.len()..];
-            let why = if rest.is_empty() { why.clone() } else { format!("{rest}: {why}") };
+            let own = violations.iter().filter_map(|(pointer, why)| {
+                let rest = pointer.strip_prefix(&place).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+                Some(if rest.is_empty() { why.clone() } else { format!("{rest}: {why}") })
+            });
+            let all: Vec<String> = own.collect();
+            let why = (!all.is_empty()).then(|| all.join("; "))?;
             Some(references::mistyped_argument(found.file, arg.at, self.tool.text, arg.name.text, &why))
         };
         literals.iter().filter_map(fault).collect()

@@ -20,7 +20,7 @@ use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::files::beside;
 use crate::source::{ReadFailure, Span, join};
-use crate::yaml::{Entries, Node, number, text};
+use crate::yaml::{Entries, Node, number, place_in, text};
 
 /// Timeout of a script that sets none, in milliseconds.
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
@@ -210,8 +210,8 @@ fn check_slot(found: &mut Findings<'_>, written: &Entries<'_>, slot: &[(String, 
     for (name, source) in slot {
         let (Source::Literal(value), Some(schema)) = (source, properties.get(name)) else { continue };
         let Ok(schema) = Schema::compile(name.as_str(), schema.clone(), BTreeMap::new()) else { continue };
-        if let Some(fault) = schema.violations(value).first() {
-            let at = written.get(name).map_or(Span::default(), |node| node.span);
+        for fault in schema.violations(value) {
+            let at = written.get(name).map_or(Span::default(), |node| place_in(node, &fault.pointer));
             let fault = diagnose::slot_value(found.file, at, name, &fault.to_string());
             found.push(fault.rule(VALIDATION, INVALID, "/exit/slot", rank::BODY));
         }

@@ -11,7 +11,7 @@ use super::stage::StageFileContext;
 use crate::check::Findings;
 use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::schema_file::{inline, meta_words};
+use crate::schema_file::{inline, meta_faults};
 use crate::schema_words;
 use crate::yaml::{Entries, Node, place_in};
 
@@ -44,11 +44,13 @@ pub(super) fn read(
             return None;
         }
     };
-    if let Err(error) = jsonschema::meta::validate(&document) {
-        let pointer = error.instance_path().to_string();
-        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
-        let fault = diagnose::not_a_schema(found.file, place_in(node, &pointer), field, &why).maybe_hint(hint);
-        found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
+    let faults = meta_faults(&document);
+    if !faults.is_empty() {
+        for fault in faults {
+            let at = place_in(node, &fault.pointer);
+            let fault = diagnose::not_a_schema(found.file, at, field, &fault.why).maybe_hint(fault.hint);
+            found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
+        }
         return None;
     }
     let slips = schema_words::in_yaml(found.file, node, &document);
