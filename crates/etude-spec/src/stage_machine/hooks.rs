@@ -18,6 +18,7 @@ use crate::command;
 use crate::command::script::script_of;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
+use crate::diagnostic::Diagnostic;
 use crate::files::beside;
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node, number, place_in, text};
@@ -43,8 +44,8 @@ impl<'a> HookContext<'a> {
     }
 }
 
-/// Reads the hooks of `stage` into it.
-pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, cx: &HookContext<'_>) {
+/// Reads the hooks of `stage` into it. Returns false if its `next` has errors, so that its transitions are unknown.
+pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, cx: &HookContext<'_>) -> bool {
     stage.hooks = origins(found, entries);
     let id = stage.id.clone();
     let path = |hook: &str| format!("/pipeline/{id}/{hook}");
@@ -68,6 +69,7 @@ pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut 
             stage.exit = exit(found, hook, cx).unwrap_or(Exit::Values { output: None, slot: Vec::new() });
         });
     }
+    let before = found.list.len();
     match entries.get("next") {
         Some(node) if node.as_map().is_some_and(|hook| hook.get("script").is_some()) => {
             marked(found, &path("next"), rank::NEXT, |found| {
@@ -79,6 +81,7 @@ pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut 
         Some(node) => next::read(found, node, stage, cx),
         None => {}
     }
+    !found.list[before..].iter().any(Diagnostic::is_error)
 }
 
 /// Places of the hooks, for failures.

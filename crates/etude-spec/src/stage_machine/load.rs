@@ -118,7 +118,7 @@ fn assemble(
         elsewhere.extend(file.diagnostics);
         stages.extend(file.stage);
     }
-    pipeline(found, entries, &mut stages, &cx);
+    complete &= pipeline(found, entries, &mut stages, &cx);
     let grants = definition::grants(found, entries, &cx);
     let mut guards = definition::guards(found, entries, &cx);
     let on_failure = definition::on_failure(found, entries, &cx);
@@ -161,23 +161,26 @@ fn check_entry(found: &mut Findings<'_>, head: &Head, cx: &HookContext<'_>) {
     }
 }
 
-/// Reads the hooks of all stages.
-fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], cx: &HookContext<'_>) {
-    let Some(pipeline) = entries.get("pipeline").and_then(Node::as_map) else { return };
+/// Reads the hooks of all stages. Returns false if some transitions cannot be read: then a stage without one may have one.
+fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], cx: &HookContext<'_>) -> bool {
+    let Some(pipeline) = entries.get("pipeline").and_then(Node::as_map) else { return true };
+    let mut is_whole = true;
     for (id, key, node) in pipeline.iter() {
         if let Some(known) = cx.stages.as_ref().filter(|known| !known.contains(&id)) {
             marked(found, &format!("/pipeline/{id}"), rank::CAP, |found| {
                 found.push(diagnose::unknown_stage(found.file, key.span, "`pipeline`", id, known));
             });
+            is_whole = false;
             continue;
         }
         // Hooks of a stage with errors in its file are read as well, to report their faults.
         let Some(hooks) = node.as_map() else { continue };
-        match stages.iter_mut().find(|stage| stage.id == id) {
+        is_whole &= match stages.iter_mut().find(|stage| stage.id == id) {
             Some(stage) => hooks::read(found, hooks, stage, cx),
             None => hooks::read(found, hooks, &mut stage::blank(id), cx),
-        }
+        };
     }
+    is_whole
 }
 
 /// Reads the stage files that match the patterns, in the order of the patterns, then of names.
