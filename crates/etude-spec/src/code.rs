@@ -85,6 +85,7 @@ codes! {
     NotATemplate = "P0317", "a reference stands in a field that is not a template";
     NestedTooDeep = "P0318", "pipelines run each other too deeply";
     TooManySteps = "P0319", "a pipeline has too many steps in all";
+    Slip = "P0320", "a text looks like a reference or a file";
 
     MissingFile = "P0401", "a file does not exist";
     LeavesApp = "P0402", "a path leaves the app's directory";

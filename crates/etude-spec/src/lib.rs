@@ -44,13 +44,14 @@ pub mod source;
 pub mod stage_machine;
 pub mod test;
 pub mod tool;
+mod value_types;
 mod wording;
 pub mod xml;
 pub mod yaml;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
-pub use pipeline::{App, Pipeline, Report, Summary};
 pub use json_text::json_fault;
+pub use pipeline::{App, Pipeline, Report, Summary};
 pub use schema_json::{application_schema, pipeline_schema, skill_schema, test_schema};
 pub use wording::did_you_mean;

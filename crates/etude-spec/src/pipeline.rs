@@ -22,9 +22,10 @@ mod read;
 mod resolve;
 mod shape;
 mod skill;
+mod slips;
 mod step;
 mod tool_args;
 
 pub use app::{App, Pipeline, Report, Summary};
-pub use skill::unread as unread_skills;
 pub use package::Packages;
+pub use skill::unread as unread_skills;

@@ -76,6 +76,41 @@ fn braced(reference: &str) -> String {
     format!("`{{{{{}}}}}`", plain(reference))
 }
 
+/// A reference in the braces of another program. In `${{…}}`, only the `$` is text.
+pub(crate) fn other_braces(file: &File, at: Span, written: &str, reference: &str, is_doubled: bool) -> Diagnostic {
+    let message = match is_doubled {
+        true => format!("the `$` of {} stays in the text", quoted(written)),
+        false => format!("{} is text, not a reference", quoted(written)),
+    };
+    Diagnostic::error(Code::Slip, file, at, message)
+        .severity(Severity::Warning)
+        .hint(format!("write {}", braced(reference)))
+}
+
+/// The name of a file in place of a text.
+pub(crate) fn file_as_text(file: &File, at: Span, field: &str, name: &str) -> Diagnostic {
+    let message = format!("`{field}` is the text {}, not the content of a file", quoted(name));
+    Diagnostic::error(Code::Slip, file, at, message)
+        .severity(Severity::Warning)
+        .hint(format!("write the text itself in a block: `{field}: |`"))
+}
+
+/// A comparison that has the same result for each value, because its sides have different types.
+pub(crate) fn decided_comparison(
+    file: &File,
+    at: Span,
+    (value, types): (&str, &str),
+    (word, is_true): (&str, bool),
+    meant: Option<String>,
+) -> Diagnostic {
+    let always = if is_true { "always" } else { "never" };
+    let message = format!("the condition is {always} true: {value} is {types}, and `{word}` has another type");
+    Diagnostic::error(Code::BadCondition, file, at, message).severity(Severity::Warning).hint(match meant {
+        Some(meant) => format!("write `{word}: {meant}`"),
+        None => format!("compare it with {types}"),
+    })
+}
+
 pub(crate) fn nested_template(file: &File, at: Span, parameter: &str) -> Diagnostic {
     let message = format!("the value of {} has a reference inside a list or mapping", quoted(parameter));
     Diagnostic::error(Code::NotAReference, file, at, message)

@@ -39,6 +39,8 @@ pub(crate) struct StepDef<'n> {
     pub(crate) validate: Option<ValidatorDef<'n>>,
     /// All templates of the step that have references, for the checks of names and paths.
     pub(crate) uses: Vec<TemplateUse<'n>>,
+    /// All texts of the step that are templates, with or without references, by their fields.
+    pub(crate) texts: Vec<(&'static str, &'n Node<'n>)>,
 }
 
 #[derive(Clone, Copy)]

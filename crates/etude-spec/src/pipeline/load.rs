@@ -19,7 +19,7 @@ use crate::pipeline::lower::{self, Resolved};
 use crate::pipeline::package::Packages;
 use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
-use crate::pipeline::{files, names, read, skill};
+use crate::pipeline::{files, names, read, skill, slips};
 use crate::source::{SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
 use crate::tool::{self, AppTool};
@@ -273,6 +273,7 @@ impl<'a> Loader<'a> {
         let Some(definition) = definition(&mut found, self.sources, &root, (name, &dir)) else {
             return Loaded::failed(name, found.list);
         };
+        slips::check(&mut found, &definition);
         files::check_scripts(&mut found, self.sources, &dir, &definition.steps);
         check_parameters(&mut found, &definition.input, root.as_map().and_then(|entries| entries.get("input")));
         let own = self.discovery.file_of(name);

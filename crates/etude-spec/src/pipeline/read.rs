@@ -68,6 +68,8 @@ pub(crate) fn steps<'n>(
 /// Reader of one step's templates; it keeps those that have references.
 pub(crate) struct Templates<'a, 'n> {
     pub(crate) uses: Vec<TemplateUse<'n>>,
+    /// All texts, by their fields.
+    pub(crate) texts: Vec<(&'static str, &'n Node<'n>)>,
     /// Step names, for hints.
     pub(crate) names: &'a [&'a str],
 }
@@ -82,6 +84,7 @@ impl<'n> Templates<'_, 'n> {
         per_element: bool,
     ) -> Option<Template> {
         let text = node.as_text()?;
+        self.texts.push((field, node));
         if !text.contains("{{") {
             return Some(Template::literal(text));
         }

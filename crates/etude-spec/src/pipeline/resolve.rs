@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use etude_core::condition::Condition;
 use etude_core::effect::Protocol;
+use etude_core::plan::Binding;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
@@ -21,13 +23,14 @@ use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef};
 use crate::pipeline::extent::Extent;
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
+use crate::pipeline::package;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
-use crate::pipeline::package;
 use crate::pipeline::tool_args;
 use crate::schema_file;
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::stage_machine::stage_alone;
+use crate::value_types::ValueTypes;
 use crate::yaml::{Locator, Node, Text};
 
 /// State of one pipeline while its schemas and other pipelines are added.
@@ -60,19 +63,20 @@ impl Bringing<'_, '_, '_, '_> {
         let inner = own_item.as_ref().or(item);
         self.list(step, item);
         self.paths(step, item, inner);
+        self.conditions(step, item);
         self.extensions(step);
         let mut resolved = Resolved { schema, ..Resolved::default() };
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
             skill::check_patterns(self.found, self.loader, step.node);
         }
+        if let (Body::Application { application, command, .. }, Some(packages)) = (&step.body, self.loader.packages) {
+            package::check(self.found, (*application, *command), packages);
+        }
         if let Body::Tool { tool: Some(name), args } = &step.body {
             let called = skill::check_tool(self.found, self.loader, *name);
             if let Some(schema) = &called.schema {
                 tool_args::check(self.found, (step, *name), args, schema);
-        if let (Body::Application { application, command, .. }, Some(packages)) = (&step.body, self.loader.packages) {
-            package::check(self.found, (*application, *command), packages);
-        }
             }
             (resolved.allowed, resolved.writes) = (called.allowed, called.writes);
         }
@@ -319,6 +323,57 @@ impl Bringing<'_, '_, '_, '_> {
                     self.found.push(no_such_value(self.found.file, at, reference, &miss));
                 }
             }
+        }
+    }
+
+    /// Warns of comparisons in `when` and `require` that no value can change.
+    fn conditions(&mut self, step: &StepDef<'_>, item: Option<&Shape>) {
+        let entries = step.node.as_map();
+        let fields = [("when", step.when.as_ref()), ("require", step.require.as_ref().map(|own| &own.condition))];
+        for (field, condition) in fields {
+            let node = entries.and_then(|entries| entries.get(field));
+            if let (Some(condition), Some(node)) = (condition, node) {
+                self.comparisons(condition, node, item);
+            }
+        }
+    }
+
+    fn comparisons(&mut self, condition: &Condition, node: &Node<'_>, item: Option<&Shape>) {
+        let entries = node.as_map();
+        let below = |field: &str| entries.and_then(|entries| entries.get(field));
+        match condition {
+            Condition::All(all) => {
+                let nodes = node.as_seq().unwrap_or_default();
+                all.iter().zip(nodes).for_each(|(inner, node)| self.comparisons(inner, node, item));
+            }
+            Condition::Any(any) => {
+                let nodes = below("any").and_then(Node::as_seq).unwrap_or_default();
+                any.iter().zip(nodes).for_each(|(inner, node)| self.comparisons(inner, node, item));
+            }
+            Condition::Not(inner) => {
+                if let Some(node) = below("not") {
+                    self.comparisons(inner, node, item);
+                }
+            }
+            Condition::Compare { value, op, literal } => {
+                let known = match value {
+                    Binding::Reference(reference) => {
+                        let shape = self.follow(reference, item).ok();
+                        shape.and_then(|shape| shape.types()).map(|types| (format!("`{{{{{reference}}}}}`"), types))
+                    }
+                    Binding::Template(_) => ValueTypes::of_word("string").map(|types| ("the text".to_owned(), types)),
+                    Binding::Literal(_) => None,
+                };
+                let Some((shown, types)) = known else { return };
+                if let (Some(is_true), Some(node)) = (types.decided(*op, literal.tree()), below(op.word())) {
+                    let (said, word) = (types.shown(), op.word());
+                    let meant = types.meant(literal.tree());
+                    let fault = (shown.as_str(), said.as_str());
+                    let at = node.span;
+                    self.found.push(references::decided_comparison(self.found.file, at, fault, (word, is_true), meant));
+                }
+            }
+            Condition::Truthy(_) | Condition::Relate { .. } => {}
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use etude_core::template::Segment;
 use serde_json::Value;
 
+use crate::value_types::ValueTypes;
+
 /// Static knowledge about a value. A clone is cheap, because pipelines pass their shapes to each other.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
@@ -58,6 +60,17 @@ impl Shape {
             Self::Leaf(kind) => Some(kind),
             Self::Object(_) | Self::Collected(_) => Some("an object"),
             Self::Any | Self::Array(_) | Self::Schema { .. } => None,
+        }
+    }
+
+    /// Types that the value may have, if they are known.
+    pub(crate) fn types(&self) -> Option<ValueTypes> {
+        match self {
+            Self::Leaf(kind) => ValueTypes::of_word(kind),
+            Self::Array(_) => ValueTypes::of_word("array"),
+            Self::Object(_) | Self::Collected(_) => ValueTypes::of_word("object"),
+            Self::Schema { parts, .. } => ValueTypes::any(parts.iter().map(|part| ValueTypes::of_schema(part))),
+            Self::Any => None,
         }
     }
 

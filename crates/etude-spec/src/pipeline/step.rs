@@ -46,7 +46,7 @@ pub(crate) fn read<'n>(
     let table = table_of(entries);
     check_fields(found, entries, table, name, at);
 
-    let mut templates = Templates { uses: Vec::new(), names };
+    let mut templates = Templates { uses: Vec::new(), texts: Vec::new(), names };
     let for_each = for_each(found, entries, &mut templates);
     let when = entries.get("when").and_then(|node| condition::read(found, node, &mut templates, "when"));
     let require = entries.get("require").and_then(|node| condition::requirement(found, node, &mut templates));
@@ -65,6 +65,7 @@ pub(crate) fn read<'n>(
         schema: table.and_then(|(_, table)| table.field("schema")).and_then(|_| schema(entries)),
         validate: table.and_then(|(_, table)| table.field("validate")).and_then(|_| validator(found, entries)),
         uses: templates.uses,
+        texts: templates.texts,
     };
     check_combinations(found, entries, &step, group);
     Some(step)

@@ -207,7 +207,7 @@ pub(super) fn open_slot() -> Slot {
 
 /// Context for scripts outside of hooks.
 pub(super) fn plain(cx: StageFileContext<'_>) -> HookContext<'_> {
-    HookContext { sources: cx.sources, dir: cx.dir, stages: None, slot: None, join_outside: false }
+    HookContext { sources: cx.sources, dir: cx.dir, stages: None, slot: None, join_outside: false, parsed: None }
 }
 
 /// Reads the decisions on calls outside the envelope: rules or a script.

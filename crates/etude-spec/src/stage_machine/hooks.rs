@@ -1,6 +1,7 @@
 //! Hooks around each stage: declarative forms and scripts (`b-stages` §20.3, §20.4).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use etude_core::plan::Origin;
 use etude_core::plan::stages::{
@@ -27,6 +28,7 @@ use crate::yaml::{Entries, Node, number, place_in, text};
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 
 /// Parts of the machine that the reading of hooks needs.
+#[derive(Clone)]
 pub(super) struct HookContext<'a> {
     pub(super) sources: &'a dyn crate::source::Sources,
     pub(super) dir: &'a str,
@@ -35,18 +37,22 @@ pub(super) struct HookContext<'a> {
     pub(super) slot: Option<&'a Slot>,
     /// True if a join may stand outside its list.
     pub(super) join_outside: bool,
+    /// Schema of the completion of the stage whose hooks are read.
+    pub(super) parsed: Option<&'a Schema>,
 }
 
 impl<'a> HookContext<'a> {
     /// Values that a phase can read.
     pub(super) const fn sight(&self, phase: Phase) -> Sight<'a> {
-        Sight { phase, slot: self.slot }
+        Sight { phase, slot: self.slot, parsed: self.parsed }
     }
 }
 
 /// Reads the hooks of `stage` into it. Returns false if its `next` has errors, so that its transitions are unknown.
 pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, cx: &HookContext<'_>) -> bool {
     stage.hooks = origins(found, entries);
+    let completion = Arc::clone(&stage.completion_schema);
+    let cx = &HookContext { parsed: Some(&completion), ..cx.clone() };
     let id = stage.id.clone();
     let path = |hook: &str| format!("/pipeline/{id}/{hook}");
     if let Some(hook) = map(entries, "setup") {

@@ -109,6 +109,7 @@ fn assemble(
         stages: is_whole.then(|| known.clone()),
         slot: head.slot.as_ref(),
         join_outside: rules.policy.join_outside_next_stages,
+        parsed: None,
     };
     check_entry(found, head, &cx);
     let mut stages: Vec<Stage> = Vec::new();

@@ -3,13 +3,16 @@
 use etude_core::condition::Op;
 use etude_core::placeholder::segments;
 use etude_core::plan::stages::{Path, Root, Rule, Slot, Test};
+use etude_core::schema::Schema;
 use etude_core::template::Segment;
 use serde_json::Value;
 
 use super::hooks::sources;
 use crate::check::{Findings, literal_value};
-use crate::diagnose::{stage_machine as diagnose, values};
+use crate::diagnose::{references, stage_machine as diagnose, values};
 use crate::diagnostic::Severity;
+use crate::value_types::ValueTypes;
+use crate::wording::quoted;
 use crate::yaml::{Entries, Node, text};
 
 etude_core::words! {
@@ -42,6 +45,8 @@ impl Phase {
 pub(super) struct Sight<'a> {
     pub(super) phase: Phase,
     pub(super) slot: Option<&'a Slot>,
+    /// Schema of `parsed`; `None` if there is no stage.
+    pub(super) parsed: Option<&'a Schema>,
 }
 
 /// Reports a member that the declared slot does not have.
@@ -130,6 +135,20 @@ const OPS: [(&str, Op); 7] = [
     ("lt", Op::Lt),
 ];
 
+/// Types of the value at a path, if the schema of the slot or of the completion names them.
+fn types(path: &Path, sight: Sight<'_>) -> Option<ValueTypes> {
+    let schema = match path.root {
+        Root::Slot => sight.slot?.schema.document(),
+        Root::Parsed => sight.parsed?.document(),
+        _ => return None,
+    };
+    let inner = path.segments.iter().try_fold(&**schema, |schema, segment| match segment {
+        Segment::Field(name) => schema.get("properties")?.get(name),
+        Segment::Index(_) => schema.get("items"),
+    });
+    ValueTypes::of_schema(inner?)
+}
+
 fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Test> {
     let path = entries.get("path").and_then(|path| read(found, path, sight));
     let given: Vec<_> = OPS.iter().filter(|(word, _)| entries.get(word).is_some()).collect();
@@ -154,5 +173,15 @@ fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, sight:
         }
         _ => {}
     }
-    Some(Test { path: path?, op: *op, literal })
+    let path = path?;
+    if let Some(types) = types(&path, sight)
+        && let Some(is_true) = types.decided(*op, &literal)
+        && let Some(shown) = entries.get("path").and_then(Node::as_text)
+    {
+        let (shown, said) = (quoted(shown), types.shown());
+        let fault = (shown.as_str(), said.as_str());
+        let meant = types.meant(&literal);
+        found.push(references::decided_comparison(found.file, with.span, fault, (*word, is_true), meant));
+    }
+    Some(Test { path, op: *op, literal })
 }

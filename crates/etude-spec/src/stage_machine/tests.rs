@@ -315,3 +315,56 @@ fn numbers_that_are_out_of_range_are_reported() {
     assert_eq!(found(&rule("1e999")), ["`gt` holds a number that is out of range"]);
     assert_eq!(found("{setup: {set: {task: [-1e999]}}}"), ["a value holds a number that is out of range"]);
 }
+
+/// Codes and messages of the faults of the machine with these hooks, a second stage `b`, and a schema for the slot.
+fn faults(hooks: &str) -> Vec<(&'static str, String)> {
+    let slot = "{slotVersion: \"1.0.0\", schema: {type: object, properties: {n: {type: integer}, o: {type: object, properties: {p: {type: string}, q: {type: string}}}}}}";
+    let machine = format!("kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {slot}\npipeline:\n{hooks}\n");
+    let done = "{type: object, properties: {ok: {type: boolean}}}";
+    let stage = STAGE.replace("{$ref: schemas/done.json}", done).replace("{{ctx.task}}", "it");
+    let other = stage.replace("id: outline", "id: b");
+    let files = files(&stage).with("machines/m/machine.yaml", machine).with("machines/m/stages/b.md", other.as_str());
+    let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+    diagnostics.into_iter().map(|fault| (fault.code.as_str(), fault.message)).collect()
+}
+
+fn codes(hooks: &str) -> Vec<&'static str> {
+    faults(hooks).into_iter().map(|(code, _)| code).collect()
+}
+
+/// A fault of `next` makes its transitions unknown: a stage that they would lead to is not unreachable as well.
+#[test]
+fn a_faulty_next_hides_no_other_cause() {
+    assert_eq!(codes("  outline: {next: [{else: true, terminal: true}]}"), ["P0710"]);
+    assert_eq!(codes("  outline: {next: [{else: true, parallel: [outline, b], join: z}]}"), ["P0706"]);
+    assert_eq!(codes("  outlin: {next: [{else: true, sequential: [b]}]}"), ["P0705"]);
+}
+
+/// B-20.3: a comparison with a value of another type is reported if a schema names the type.
+#[test]
+fn comparisons_of_other_types_are_reported() {
+    let found = |when: &str| {
+        faults(&format!("  outline: {{next: [{{when: {when}, sequential: [b]}}, {{else: true, terminal: true}}]}}"))
+    };
+    assert_eq!(
+        found("{path: slot.n, equals: \"3\"}"),
+        [("P0215", "the condition is never true: `slot.n` is an integer, and `equals` has another type".to_owned())]
+    );
+    assert_eq!(
+        found("[{path: parsed.ok, notEquals: \"true\"}]"),
+        [(
+            "P0215",
+            "the condition is always true: `parsed.ok` is a boolean, and `notEquals` has another type".to_owned()
+        )]
+    );
+    for sound in ["{path: slot.n, equals: 3}", "{path: slot.o.x, equals: 3}", "{path: input.n, equals: \"3\"}"] {
+        assert_eq!(found(sound), [], "{sound}");
+    }
+}
+
+/// Each fault of a value for the slot is reported, at its member.
+#[test]
+fn all_faults_of_a_slot_value_are_reported() {
+    let found = faults("  outline: {exit: {slot: {o: {p: 1, q: 2}}}, next: [{else: true, sequential: [b]}]}");
+    assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["P0218", "P0218"], "{found:?}");
+}
