@@ -28,13 +28,41 @@ pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
     Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
 }
 
-/// `what` is the purpose of the file: `the schema`.
-pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {
+/// The purpose of a file that a pipeline names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Schema,
+    Validator,
+    Image,
+    Stage,
+}
+
+impl Purpose {
+    /// The purpose as the beginning of a sentence.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Schema => "the schema",
+            Self::Validator => "the validator",
+            Self::Image => "the image",
+            Self::Stage => "the stage",
+        }
+    }
+}
+
+pub(crate) fn missing_file(
+    file: &File,
+    at: Span,
+    purpose: Purpose,
+    path: &str,
+    full: &str,
+    beside: &[String],
+) -> Diagnostic {
+    let what = purpose.words();
     Diagnostic::error(Code::MissingFile, file, at, format!("{what} {} does not exist", quoted(path)))
         .label(format!("there is no {}", visible(full)))
         .hint(match nearest(path, beside) {
             Some(near) => near,
-            None if what == "the validator" && path.contains(' ') => {
+            None if purpose == Purpose::Validator && path.contains(' ') => {
                 "a command is written `validate: {command: …}`; text alone is a path".into()
             }
             None => "paths are relative to the pipeline's directory".into(),

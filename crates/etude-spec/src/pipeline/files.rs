@@ -8,7 +8,8 @@ use etude_core::effect::Command;
 use crate::check::Findings;
 use crate::command;
 use crate::command::script::{needed, script_of, usual_interpreter};
-use crate::diagnose::{files as diagnose, values};
+use crate::diagnose::files::{self as diagnose, Purpose};
+use crate::diagnose::values;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::beside;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
@@ -22,10 +23,10 @@ const MAX_SCRIPT: u64 = 64 << 10;
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     for step in steps {
         if let Some(SchemaDef::File(schema)) = step.schema {
-            exists(found, sources, dir, "the schema", schema);
+            exists(found, sources, dir, Purpose::Schema, schema);
         }
         if let Some(ValidatorDef::Script(validator)) = step.validate
-            && exists(found, sources, dir, "the validator", validator) == Some(false)
+            && exists(found, sources, dir, Purpose::Validator, validator) == Some(false)
             && usual_interpreter(validator.text).is_none()
         {
             found.push(values::no_interpreter(found.file, validator.at, validator.text));
@@ -33,7 +34,7 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
         match &step.body {
             Body::Llm(llm) => {
                 for (_, image) in llm.images.iter().filter(|(template, _)| template.is_literal()) {
-                    exists(found, sources, dir, "the image", *image);
+                    exists(found, sources, dir, Purpose::Image, *image);
                 }
             }
             Body::Parallel { steps, .. } => check(found, sources, dir, steps),
@@ -141,7 +142,14 @@ impl Place<'_> {
 const CONSTRUCTOR_DIR: &str = "pipelines/_constructor";
 
 /// True if the file is executable; `None`, with a diagnostic, if it does not exist.
-fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str, path: Text<'_>) -> Option<bool> {
+fn exists(
+    found: &mut Findings<'_>,
+    sources: &dyn Sources,
+    dir: &str,
+    purpose: Purpose,
+    path: Text<'_>,
+) -> Option<bool> {
+    let what = purpose.words();
     let Text { text, at } = path;
     let Some(full) = join(dir, text) else {
         found.push(diagnose::leaves_app(found.file, at, what, text));
@@ -152,7 +160,7 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
         Ok(_) | Err(ReadFailure::WrongKind) => found.push(diagnose::not_a_file(found.file, at, what, text)),
         Err(ReadFailure::Missing) => {
             let beside = beside(sources, &full);
-            found.push(diagnose::missing_file(found.file, at, what, text, &full, &beside));
+            found.push(diagnose::missing_file(found.file, at, purpose, text, &full, &beside));
         }
         Err(ReadFailure::Outside) => found.push(diagnose::leaves_app(found.file, at, what, text)),
         Err(ReadFailure::Other(why)) => found.push(diagnose::unreadable_at(found.file, at, what, text, &why)),

@@ -199,7 +199,14 @@ impl Bringing<'_, '_, '_, '_> {
             return None;
         };
         if !matches!(self.loader.sources.kind(&full), Ok(FileKind::File { .. })) {
-            let missing = diagnose_files::missing_file(self.found.file, path.at, "the stage", path.text, &full, &[]);
+            let missing = diagnose_files::missing_file(
+                self.found.file,
+                path.at,
+                diagnose_files::Purpose::Stage,
+                path.text,
+                &full,
+                &[],
+            );
             self.found.push(missing);
             return None;
         }
