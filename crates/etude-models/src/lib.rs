@@ -16,6 +16,7 @@
 //!
 //! A failure is a [`CallFailure`](etude_core::model::CallFailure) whose texts never hold a secret.
 
+mod cause;
 mod command;
 mod delta_sink;
 mod dialect;
@@ -34,6 +35,7 @@ mod transport;
 mod windows;
 mod wire;
 
+pub use cause::CallCause;
 pub use kind::{ProviderKind, provider_kind_words};
 pub use listing::list_models;
 pub use local::{LocalServer, Starting};

@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::failure::{Cause, Failure, FailureKind, Phase};
 use etude_core::outcome::Stderr;
 use etude_core::report::{clip, duration};
+use etude_models::CallCause;
 
 use super::commands;
 use super::layout;
@@ -123,7 +124,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
             if let Some(id) = id {
                 hints.push(format!("see every prompt and response: etude runs show {id}"));
             }
-            if failure.message.contains("of its provider)") {
+            if failure.cause() == Some(Cause::MaxTokens) {
                 hints.push("allow longer responses: providers: {NAME: {max_tokens: 64000}} in etude.yaml".to_owned());
             }
         }
@@ -139,7 +140,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         FailureKind::TemplateUnresolved | FailureKind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
         }
-        FailureKind::BudgetExceeded if failure.message.contains("`max_turns`") => {
+        FailureKind::BudgetExceeded if failure.cause() == Some(Cause::MaxTurns) => {
             hints.push("allow more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
         }
         FailureKind::BudgetExceeded if id.is_none() => {
@@ -147,35 +148,36 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         }
         _ => {}
     }
-    hints.extend(of_model(&failure.message));
+    hints.extend(of_model(failure));
     hints.push(format!("explain this code: etude explain {}", failure.kind.code()));
     hints
 }
 
-/// Fix of a model that did not respond, by the reason.
-fn of_model(message: &str) -> Option<String> {
-    let (_, rest) = message.split_once(" got no response: `")?;
-    let (model, why) = rest.split_once("`: ")?;
-    let provider = harmless(model.split('/').next()?);
-    let is_status = |status: &str| why.strip_prefix("status ").is_some_and(|rest| rest.starts_with(status));
-    Some(if is_status("401") || is_status("403") {
-        format!("check the key of `{provider}`: `api_key` in the configuration, or the variable in the environment")
-    } else if is_status("404") {
-        format!("check the name of the model in `model_mapping`, and `base_url` of `{provider}`: etude model list")
-    } else if why.contains(" cannot be reached: ") {
-        format!("start the server of `{provider}`, or correct its `base_url`; see what is configured: etude model list")
-    } else if why.starts_with("no response from ") {
-        format!("allow more time: `timeout` of the provider `{provider}`")
-    } else if why.starts_with("the response cannot be parsed") {
-        format!("check `base_url` of `{provider}`: most servers have their API below a path, such as `/v1`")
-    } else {
-        return None;
+/// Fix of a model that did not respond, by the cause.
+fn of_model(failure: &Failure) -> Option<String> {
+    let Some(Cause::NoResponse(reason)) = failure.cause() else { return None };
+    let (provider, cause) = CallCause::of(reason)?;
+    let provider = harmless(provider);
+    Some(match cause {
+        CallCause::Key => {
+            format!("check the key of `{provider}`: `api_key` in the configuration, or the variable in the environment")
+        }
+        CallCause::NotFound => {
+            format!("check the name of the model in `model_mapping`, and `base_url` of `{provider}`: etude model list")
+        }
+        CallCause::Unreachable => format!(
+            "start the server of `{provider}`, or correct its `base_url`; see what is configured: etude model list"
+        ),
+        CallCause::Silent => format!("allow more time: `timeout` of the provider `{provider}`"),
+        CallCause::Unreadable => {
+            format!("check `base_url` of `{provider}`: most servers have their API below a path, such as `/v1`")
+        }
     })
 }
 
 /// Fix of a process that failed for a well-known reason.
 fn of_process(failure: &Failure) -> Option<String> {
-    if failure.message.contains(" exceeded its timeout of ") {
+    if failure.cause() == Some(Cause::Timeout) {
         let place = failure.origin.as_ref().map(|origin| format!(" in {}", harmless(&origin.file))).unwrap_or_default();
         return Some(format!("allow more time: `timeout` of the step{place}"));
     }
@@ -234,7 +236,11 @@ mod tests {
             let hints = hints(&Failure::new(FailureKind::ModelError, message), None);
             assert!(hints.iter().any(|hint| hint.starts_with(expected)), "{why}: {hints:?}");
         }
-        assert_eq!(of_model("llm step `ask` got no response: `v/m`: status 429: quota"), None);
+        let quota = "llm step `ask` got no response: `v/m`: status 429: quota";
+        assert_eq!(of_model(&Failure::new(FailureKind::ModelError, quota)), None);
+        // A process that prints these words is not a model.
+        let printed = "code step `go` got no response: `v/m`: status 401: no";
+        assert_eq!(of_model(&Failure::new(FailureKind::StepFailed, printed)), None);
     }
 
     /// cli: the hints of a process name the fix of its usual faults.

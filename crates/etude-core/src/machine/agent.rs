@@ -16,7 +16,7 @@ use super::values::Values;
 use super::{Cx, MARKS_PIPELINES, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, MAX_TURNS};
 use crate::model::{Message, Tool};
 use crate::outcome::Outcome;
 use crate::plan::{Agent, PipelineTool, Step, StepKind};
@@ -181,7 +181,7 @@ impl AgentTask {
                 let agent = agent_of(&self.step);
                 let plural = if agent.turn_cap == 1 { "" } else { "s" };
                 let message = format!(
-                    "skill `{}` did not finish within {} turn{plural}; raise the limit with `max_turns`",
+                    "skill `{}` did not finish within {} turn{plural}; raise the limit with {MAX_TURNS}",
                     agent.skill, agent.turn_cap
                 );
                 Err(Failure::new(FailureKind::BudgetExceeded, message))

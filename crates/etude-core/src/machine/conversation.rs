@@ -28,7 +28,7 @@ use self::message::{assistant_message, checked, fitting, payload, received, text
 use self::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, OF_PROVIDER};
 use crate::machine::outcome_error::{call_failed, limit, not_an_answer};
 use crate::machine::{Cx, NAMES_LIMIT, Path, TRIMS_ARGUMENTS};
 use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
@@ -464,7 +464,7 @@ impl Conversation {
             "{MAX_CUT_ANSWERS} responses of {} to {} in a row were cut off at the maximum length{}",
             answer.model,
             self.settings.who,
-            limit(cx, &answer.usage, "its provider")
+            limit(cx, &answer.usage, OF_PROVIDER)
         );
         Err(Failure::new(FailureKind::ModelTruncated, message))
     }
@@ -473,7 +473,7 @@ impl Conversation {
         let text = answer.text.trim();
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
-                let limit = limit(cx, &answer.usage, "its provider");
+                let limit = limit(cx, &answer.usage, OF_PROVIDER);
                 let message = format!("the response of {} was cut off at the maximum length{limit}", answer.model);
                 Err(Failure::new(FailureKind::ModelTruncated, message))
             }

@@ -31,7 +31,7 @@ use super::{Cx, JOINS_QUESTIONS, TAKES_LAST, Task};
 use crate::data::Json;
 use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
-use crate::failure::{Attempt, Failure, FailureKind, RejectedBy};
+use crate::failure::{Attempt, Failure, FailureKind, OF_PROVIDER, RejectedBy};
 use crate::model::{CallFailure, Message, ModelResponse, Part, Request, ResponseSchema, Role, Stop};
 use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
@@ -239,7 +239,7 @@ impl LlmTask {
             Stop::Length => {
                 let limit = match llm_of(&self.step).max_tokens {
                     Some(n) => format!(" (`max_tokens` is {n})"),
-                    None => limit(cx, &answer.usage, "the step or of its provider"),
+                    None => limit(cx, &answer.usage, &format!("the step or of {OF_PROVIDER}")),
                 };
                 Failure::new(
                     FailureKind::ModelTruncated,

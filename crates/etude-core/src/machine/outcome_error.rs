@@ -2,7 +2,7 @@
 
 use super::{Cx, NAMES_LIMIT};
 use crate::effect::EffectId;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, NO_RESPONSE};
 use crate::model::{CallFailure, CallFailureKind, Usage};
 use crate::outcome::{Exit, ProcessEnd};
 
@@ -39,7 +39,7 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
         CallFailureKind::Environment => FailureKind::Environment,
         CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
     };
-    Failure::new(kind, format!("{who} got no response: {}", failure.message))
+    Failure::new(kind, format!("{who}{NO_RESPONSE}{}", failure.message))
 }
 
 /// The number of tokens at which a response was cut off, with the owner of the `max_tokens` that decides. Empty in

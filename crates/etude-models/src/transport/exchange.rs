@@ -18,6 +18,7 @@ use super::policy::TransportPolicy;
 use super::refusal::Refusal;
 use super::shown;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
+use crate::cause::{SILENT, STATUS, UNREACHABLE, UNREADABLE};
 use crate::delta_sink::DeltaSink;
 use crate::local::LocalServer;
 use crate::redact::Redactor;
@@ -227,7 +228,7 @@ impl Line {
         let quoted = self.redactor.quote(&refusal.message, QUOTED_CHARS);
         let colon = if quoted.is_empty() { "" } else { ": " };
         let way = etude_http::environment::way_back(place);
-        let message = format!("status {}{way}{colon}{quoted}", status.as_u16());
+        let message = format!("{STATUS}{}{way}{colon}{quoted}", status.as_u16());
         if status.is_redirection() {
             let target = redirected(headers, place).map(|to| format!(" to {}", self.redactor.quote(&to, QUOTED_CHARS)));
             let message = format!(
@@ -274,14 +275,14 @@ impl Line {
             DecodeError::Unreadable(why) => {
                 let start = self.redactor.quote(&String::from_utf8_lossy(body), 100);
                 let starts = if start.is_empty() { String::new() } else { format!("; it starts with `{start}`") };
-                TransportAttempt::again(FailedAs::Exhausted, format!("the response cannot be parsed: {why}{starts}"))
+                TransportAttempt::again(FailedAs::Exhausted, format!("{UNREADABLE}: {why}{starts}"))
             }
         }
     }
 
     /// An attempt that exceeded its time limit in silence.
     pub(super) fn silent(&self, place: &str) -> TransportAttempt {
-        let message = format!("no response from {place} within {}", shown(self.timeout));
+        let message = format!("{SILENT}{place} within {}", shown(self.timeout));
         TransportAttempt::again(FailedAs::Exhausted, message)
     }
 
@@ -313,19 +314,19 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     // The scheme of `place` is http or https, so another one belongs to a proxy.
     if cause.contains("unsupported scheme") {
         let message = format!(
-            "{place} cannot be reached{through}: {cause}; set `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` to the URL of an \
+            "{place}{UNREACHABLE}{through}: {cause}; set `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` to the URL of an \
              HTTP proxy"
         );
         return TransportAttempt::last(kind, message);
     }
     if cause.contains(PROXY_DENIES) {
         let message = format!(
-            "{place} cannot be reached{through}: {cause}; set the variable of the proxy to a URL with user and password, \
+            "{place}{UNREACHABLE}{through}: {cause}; set the variable of the proxy to a URL with user and password, \
              such as `http://USER:PASSWORD@HOST:PORT`"
         );
         return TransportAttempt::last(kind, message);
     }
-    let message = format!("{place} cannot be reached{way}: {cause}");
+    let message = format!("{place}{UNREACHABLE}{way}: {cause}");
     if cause.contains("CaUsedAsEndEntity") {
         let message = format!(
             "{message}; its certificate is one of an issuer: create one for the server, with `basicConstraints=CA:FALSE`"
