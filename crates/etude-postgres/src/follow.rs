@@ -98,10 +98,16 @@ async fn changes(
 ) -> Result<(Vec<RunRow>, Vec<DamagedRun>), Fault> {
     let horizon = horizon(connection, schema).await?;
     let sql = format!("select {} from runs where change > $1 and change <= $2 order by change limit $3", columns());
-    let rows = connection.query(&sql, &[&rows::from_length(after), &horizon, &i64::from(limit)]).await?;
-    let (mut found, mut damaged) = (Vec::new(), Vec::new());
-    rows::readable(&rows, &mut found, &mut damaged)?;
-    Ok((found, damaged))
+    let (mut found, mut damaged, mut after) = (Vec::new(), Vec::new(), rows::from_length(after));
+    // A page without its damaged runs has room for others.
+    loop {
+        let left = i64::from(limit) - i64::try_from(found.len()).unwrap_or(i64::MAX);
+        let rows = connection.query(&sql, &[&after, &horizon, &left]).await?;
+        rows::readable(&rows, &mut found, &mut damaged)?;
+        let is_full = found.len() < limit as usize && i64::try_from(rows.len()).is_ok_and(|read| read >= left);
+        let Some(last) = rows.last().filter(|_| is_full) else { return Ok((found, damaged)) };
+        after = last.try_get("change")?;
+    }
 }
 
 async fn last_change(connection: &mut Connection, schema: &str) -> Result<u64, Fault> {

@@ -59,16 +59,28 @@ impl Journal {
         self.pool.read(|connection| rows::tail(connection, number, after, limit))
     }
 
-    /// The runs whose state changed after a number.
+    /// The runs whose state changed after a number. A page without its damaged runs has room for others.
     pub(crate) fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
         self.serve()?;
         let sql = format!("select {RUN_COLUMNS} from runs where change > ?1 order by change limit ?2");
-        let runs = self.pool.read(|connection| {
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map((rows::from_length(after), limit), Run::readable)?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        })?;
-        self.rows(self.readable(runs), |_| true)
+        let (mut found, mut after) = (Vec::new(), rows::from_length(after));
+        while (found.len() as u64) < u64::from(limit) {
+            let left = u64::from(limit) - found.len() as u64;
+            let runs = self.pool.read(|connection| {
+                let mut statement = connection.prepare_cached(&sql)?;
+                let rows = statement.query_map((after, rows::from_length(left)), Run::readable)?;
+                rows.collect::<rusqlite::Result<Vec<_>>>()
+            })?;
+            let is_full = runs.len() as u64 >= left;
+            let last = runs.last().map(|run| match run {
+                Ok(run) => rows::from_length(run.change),
+                Err(unreadable) => unreadable.change,
+            });
+            found.extend(self.rows(self.readable(runs), |_| true)?);
+            let Some(last) = last.filter(|_| is_full) else { break };
+            after = last;
+        }
+        Ok(found)
     }
 
     /// The number of the latest change of state.

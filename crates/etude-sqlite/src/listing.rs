@@ -84,7 +84,9 @@ impl Journal {
         self.pool.read(|connection| {
             let Selection { from, conditions, values, .. } = Selection::new(query, None);
             let sql = format!("select count(*) from {from} where {conditions}");
-            connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| rows::length(row, 0))
+            let all =
+                connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| rows::length(row, 0))?;
+            Ok(all.saturating_sub(unreadable(connection, query)?.len() as u64))
         })
     }
 
@@ -97,7 +99,11 @@ impl Journal {
             let sql = format!("select state, count(*) from {from} where {conditions} group by state");
             let mut statement = connection.prepare_cached(&sql)?;
             let rows = statement.query_map(params_from_iter(values), |row| Ok((row.get(0)?, rows::length(row, 1)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()
+            let mut by_state = rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()?;
+            for damaged in unreadable(connection, &query)? {
+                by_state.iter_mut().filter(|(word, _)| *word == damaged.state).for_each(|(_, number)| *number -= 1);
+            }
+            Ok(by_state)
         })?;
         let mut counts = Counts::default();
         for (word, number) in by_state {
@@ -183,6 +189,15 @@ impl Journal {
         let view = RunView { row: row_of(row.clone(), false), run, records, signals, result };
         Ok((row, view))
     }
+}
+
+/// The damaged runs that match a query, ignoring its limit.
+fn unreadable(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Unreadable>> {
+    let Selection { from, conditions, values, .. } = Selection::new(query, None);
+    let sql = format!("select {RUN_COLUMNS} from {from} where {conditions} and {}", rows::is_suspect());
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values), Run::readable)?;
+    rows.filter_map(|run| run.map(Result::err).transpose()).collect()
 }
 
 fn row_of(run: Run, is_live: bool) -> RunRow {

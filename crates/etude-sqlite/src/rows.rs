@@ -17,6 +17,22 @@ pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch
     started_at_ms, change, cause, submitter, labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group,
     limit_max, tenant, queue, bundle";
 
+/// SQL condition of the rows that [`Run::from_row`] may refuse: all damaged ones and few others, so that a count need not read
+/// the rest.
+pub(crate) fn is_suspect() -> String {
+    let words = |all: Vec<&str>| all.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
+    let states = words(RunState::ALL.into_iter().map(RunState::word).collect());
+    let causes = words(Cause::ALL.into_iter().map(Cause::word).collect());
+    format!(
+        "(state not in ({states}) or cause not in ({causes}) or (runs.labels is not null and not json_valid(runs.labels))
+          or abi not between 0 and {max} or limit_max not between 0 and {max} or change < 0 or length(bundle) <> 32
+          or priority not between {} and {})",
+        i32::MIN,
+        i32::MAX,
+        max = u32::MAX,
+    )
+}
+
 /// A row of `runs`.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
@@ -40,6 +56,10 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) cursor: Cursor,
+    /// The number of its last change.
+    pub(crate) change: i64,
+    /// The word of its state.
+    pub(crate) state: String,
     pub(crate) run: DamagedRun,
 }
 
@@ -91,7 +111,7 @@ impl Run {
             Err(cause) if is_of_row(&cause) => {
                 let cursor = Cursor { number: row.get(0)?, created_at_ms: row.get(7)? };
                 let run = DamagedRun { id: row.get(1)?, why: why(cause) };
-                Ok(Err(Unreadable { cursor, run }))
+                Ok(Err(Unreadable { cursor, change: row.get(11)?, state: row.get(5)?, run }))
             }
             Err(cause) => Err(cause),
         }

@@ -99,16 +99,28 @@ fn damaged_runs_keep_no_other_waiting() {
 fn a_list_leaves_out_damaged_runs() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    for at in 1..=6 {
-        drop(block_on(journal.create(&new_run(&format!("r-{at}"), at))).expect("create"));
-    }
-    let sql = "update runs set cause = 'x' where id in ('r-5', 'r-4')";
+    journal.serve().expect("serve");
+    let create = |at| drop(block_on(journal.create(&new_run(&format!("r-{at}"), at))).expect("create"));
+    (1..=5).for_each(create);
+    let sql = "update runs set cause = 'x', state = case id when 'r-4' then 'failed' else state end where id in ('r-5', 'r-4')";
     journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    create(6);
     let ids = |query: Query| journal.list(&query).expect("list").into_iter().map(|row| row.id).collect::<Vec<_>>();
     assert_eq!(ids(Query::default()), ["r-6", "r-3", "r-2", "r-1"]);
     assert_eq!(ids(Query { limit: Some(2), ..Query::default() }), ["r-6", "r-3"]);
     let states = vec![RunState::Running, RunState::Failed];
     assert_eq!(ids(Query { limit: Some(3), states, ..Query::default() }), ["r-6", "r-3", "r-2"]);
+    let counted = |query: Query| journal.count(&query).expect("count");
+    let counts = journal.counts(&Query::default()).expect("counts");
+    assert_eq!((counted(Query::default()), counts.interrupted, counts.failed), (4, 4, 0));
+    let begin = journal.row("r-3").expect("the row").change;
+    let follow =
+        |limit| journal.changes(begin, limit).expect("changes").into_iter().map(|row| row.id).collect::<Vec<_>>();
+    assert_eq!(
+        (follow(1), follow(2)),
+        (vec!["r-6".to_owned()], vec!["r-6".to_owned()]),
+        "no page has only damaged runs"
+    );
     let changed = journal.changes(0, 10).expect("changes");
     assert!(changed.iter().all(|row| row.id != "r-4" && row.id != "r-5"));
     let damaged = journal.damaged.noted();
