@@ -21,6 +21,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// The served apps; slugs and directories are unique.
     pub apps: Vec<ServedApp>,
+    /// The configuration file that replaces the `etude.yaml` of each app; `None` if each app has its own.
+    pub config: Option<PathBuf>,
     /// Names of the server besides the loopback addresses.
     pub names: Vec<String>,
     /// True behind a proxy: the `X-Forwarded-*` headers of requests count.
@@ -57,6 +59,7 @@ impl Settings {
         Self {
             state_dir: state_dir.to_owned(),
             apps,
+            config: None,
             names: Vec::new(),
             is_behind_proxy: false,
             base_path: String::new(),

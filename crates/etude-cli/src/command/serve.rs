@@ -116,6 +116,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     };
     let state = paths::state_dir().map_err(Problem::environment)?;
     let mut settings = Settings::new(&state, served(context, args)?);
+    settings.config.clone_from(&context.global.config);
     settings.names.clone_from(&args.host);
     settings.is_behind_proxy = args.behind_proxy;
     settings.base_path = base_path(args.base_path.as_deref())?;

@@ -31,7 +31,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     let body = html! {
         div.head { div.line { h1 { "Schedules" } } }
         div.body.flush {
-            div.card id="schedules" data-live { @if rows.is_empty() { (empty()) } @else {
+            div.card id="schedules" data-live { @if rows.is_empty() { (empty(&shell)) } @else {
                 table.runs.list {
                     caption.said { "Schedules" }
                     thead { tr { th scope="col" { "State" } th scope="col" { "Schedule" } th scope="col" { "When" } th scope="col" { "Next tick" } th scope="col" { "Last ticks" } } }
@@ -43,10 +43,10 @@ pub(crate) async fn list(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, "Schedules", Section::Schedules, body))
 }
 
-fn empty() -> Markup {
+fn empty(shell: &Shell) -> Markup {
     html! {
         div.empty {
-            p { "No schedule yet. Write one into the app's " code { "etude.yaml" } "; the server uses it within two seconds:" }
+            p { "No schedule yet. Write one into " (shell.file_of_automation()) "; the server uses it within two seconds:" }
             div.command { code { "schedules: {nightly: {pipeline: NAME, cron: \"30 2 * * *\", timezone: Europe/Berlin}}" } button.link type="button" data-copy hidden { "Copy" } }
         }
     }
@@ -68,7 +68,11 @@ fn row_of(shell: &Shell, schedule: &Value, ticks: &[Value]) -> Markup {
             td.target-cell {
                 a.target href=(shell.link(&path(schedule))) { (visible(text(schedule, "name"))) } " "
                 span.dim { (visible(row::target(schedule))) }
-                p.phone.small.dim { (when(schedule)) @if next.is_string() { " · next " (shell.zone.tick(next)) } }
+                // All in the zone of the schedule, like the description.
+                p.phone.small.dim {
+                    (when(schedule)) " · " (visible(zone_name(schedule)))
+                    @if next.is_string() { " · next " (zone(schedule).tick(next)) " " (yours(shell, schedule, next)) }
+                }
                 @if let Some(why) = trouble(schedule, ticks) { p.reason { (marked(&why)) } }
             }
             td.wide.wrap { (when(schedule)) p.also.dim { (pattern(schedule)) } }

@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
-use super::text::Zone;
+use super::text::{Zone, visible};
 use super::{asset, glyph, response, source};
 use crate::door;
 use crate::problem::Problem;
@@ -39,11 +39,17 @@ const DESTINATIONS: [(Section, &str, &str, &str); 6] = [
 #[derive(Debug)]
 pub(super) struct Shell {
     base: String,
+    /// The configuration file that replaces those of the apps.
+    config: Option<String>,
     /// The reader; `None` before the login.
     reader: Option<Caller>,
     /// The number of open questions.
     open: usize,
     pub(super) zone: Zone,
+}
+
+fn config_of(server: &Server) -> Option<String> {
+    server.settings().config.as_ref().map(|file| file.display().to_string())
 }
 
 impl Shell {
@@ -52,6 +58,7 @@ impl Shell {
         let open = source::decisions(call).await?.len();
         Ok(Self {
             base: call.server.settings().base_path.clone(),
+            config: config_of(&call.server),
             reader: call.caller.clone(),
             open,
             zone: Zone::of_cookie(door::cookie(&call.headers, "etude_zone").as_deref()),
@@ -65,7 +72,16 @@ impl Shell {
 
     /// The frame of a page that has read nothing.
     pub(super) fn reading(server: &Server, reader: Option<Caller>) -> Self {
-        Self { base: server.settings().base_path.clone(), reader, open: 0, zone: Zone::default() }
+        let (base, config) = (server.settings().base_path.clone(), config_of(server));
+        Self { base, config, reader, open: 0, zone: Zone::default() }
+    }
+
+    /// The file in which schedules, webhooks and notices are.
+    pub(super) fn file_of_automation(&self) -> Markup {
+        match &self.config {
+            Some(file) => html! { code { (visible(file)) } },
+            None => html! { "the app's " code { "etude.yaml" } },
+        }
     }
 
     /// True if the reader has this scope.

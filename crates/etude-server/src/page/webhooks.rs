@@ -51,13 +51,13 @@ pub(crate) async fn list(call: Call) -> Respond {
         div.body id="webhooks" data-live {
             h2 { "Incoming" }
             @if incoming.is_empty() { section.card { div.empty {
-                p { "No webhook yet. Write one into the app's " code { "etude.yaml" } ", then send requests to " code { "/in/APP/NAME" } ":" }
+                p { "No webhook yet. Write one into " (shell.file_of_automation()) ", then send requests to " code { "/in/APP/NAME" } ":" }
                 div.command { code { "webhooks: {push: {pipeline: NAME, verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}}}" } button.link type="button" data-copy hidden { "Copy" } }
             } } }
             @for card in &incoming { (card) }
             h2 { "Outgoing" }
             @if outgoing.is_empty() { section.card { div.empty {
-                p { "No notice yet. Write one into the app's " code { "etude.yaml" } " to tell another program about runs:" }
+                p { "No notice yet. Write one into " (shell.file_of_automation()) " to tell another program about runs:" }
                 div.command { code { "notices: [{name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: \"${env:NOTICE_SECRET}\"}]" } button.link type="button" data-copy hidden { "Copy" } }
             } } }
             @for card in &outgoing { (card) }

@@ -683,3 +683,30 @@ fn the_page_of_webhooks_shows_deliveries() {
         all.iter().any(|one| one["delivery_id"] == id && one["attempts"].as_array().is_some_and(|all| all.len() == 2))
     });
 }
+
+/// The empty lists of automation name the file that the server reads.
+#[test]
+fn empty_lists_of_automation_name_the_file_of_the_server() {
+    let own = Running::start();
+    let named = Running::with(|settings| settings.config = Some("/etc/etude/serve.yaml".into()));
+    for path in ["/schedules", "/webhooks"] {
+        assert!(page(&own, path).contains("Write one into the app's <code>etude.yaml</code>"), "{path}");
+        let text = page(&named, path);
+        assert!(text.contains("Write one into <code>/etc/etude/serve.yaml</code>"), "{text}");
+        assert!(!text.contains("etude.yaml"), "{text}");
+    }
+}
+
+/// On a phone, the times of a schedule are in its own zone, which is named; the reader's time has its own words.
+#[test]
+fn the_times_of_a_schedule_on_a_phone_are_in_its_zone() {
+    let server = server();
+    server.configure("schedules:\n  daily: {pipeline: p, cron: '30 2 * * *', timezone: Etc/GMT-5}\n");
+    server.poll("/v1/schedules", |document| document["schedules"][0]["next_at"].is_string());
+    let text = page(&server, "/schedules");
+    let line = text.split_once("<p class=\"phone small dim\">").expect("a line").1;
+    let line = line.split_once("</p>").expect("its end").0;
+    let (next, yours) = line.split_once("yours: ").expect("the reader's time");
+    assert!(next.contains(" · Etc/GMT-5 · next ") && next.contains("02:30"), "{line}");
+    assert!(yours.contains("21:30"), "{line}");
+}
