@@ -2,14 +2,14 @@
 
 mod server;
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use etude_core::data::Json;
 use etude_core::outcome::Decision;
 use etude_core::shell;
 use etude_packages::applications::{Answer, AnswerError, Confirmations};
+use etude_runs::document::Document;
+use etude_runs::inspect::open_gates;
 use etude_runs::listing;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Engine, RunState, RunView, Signal, Signalled};
 use etude_runtime::record;
 use serde_json::{Value, json};
@@ -23,12 +23,6 @@ use crate::render::runs::waiting::{details, given, is_named};
 use crate::render::stopped::of_engine;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
-
-/// Maximum time in which an active run may turn out to be waiting after all.
-const MOMENT: Duration = Duration::from_secs(3);
-
-/// First pause between two looks at the run; each further pause is half as long again.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// A decision as typed on the command line.
 struct Typed<'a> {
@@ -93,7 +87,11 @@ fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
     }
     match decide(context, typed) {
         Err(problem) => context.report(None, &problem),
-        Ok(Some(id)) if typed.resume => {
+        // The process that executes the run reads the decision.
+        Ok(Some(Decided { id, is_live: true })) if typed.resume => {
+            super::runs::runs(context, &args::Runs::Watch(args::RunsId { id }))
+        }
+        Ok(Some(Decided { id, .. })) if typed.resume => {
             let resume = args::RunsResume { id, ..args::RunsResume::default() };
             super::runs::runs(context, &args::Runs::Resume(resume))
         }
@@ -101,25 +99,29 @@ fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
     }
 }
 
-/// Stores the decision in the journal. Returns the run's id, if the decision is about a run.
-fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Problem> {
+/// A run with a new decision.
+struct Decided {
+    id: String,
+    /// True if a process executes the run.
+    is_live: bool,
+}
+
+/// Stores the decision in the journal. Returns the run, if the decision is about one.
+fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<Decided>, Problem> {
     if Confirmations::is_id(typed.id) {
         return answer(context, typed).map(|()| None);
     }
     let engine = context.engine(false)?;
     let (run, wanted) = typed.place();
-    let view = settled(context, &*engine, run)?;
-    let waiting = match view.row.state {
-        RunState::Waiting => super::runs::document_of(&*engine, &view)?.waiting,
-        _ => Vec::new(),
-    };
+    let view = find(context, &*engine, run)?;
+    let waiting = waiting_of(context, &*engine, &view)?;
     let waiting = if wanted.or(typed.question).is_none() { undecided(waiting, &view.signals) } else { waiting };
     if waiting.is_empty()
         && let Some((effect, signal)) = decided_before(&view.signals, wanted)
     {
         return Err(already_decided(&view.row.id, &effect, &signal.body, &signal.key));
     }
-    let gate = find_gate(&view.row.id, view.row.state.word(), &waiting, wanted, typed.question)?;
+    let gate = find_gate(&view.row.id, listing::status(&view.row), &waiting, wanted, typed.question)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
     if !seen(context, typed, &gate)? {
@@ -144,13 +146,36 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         Signalled::TooLate(first) => return Err(already_decided(id, effect, &first, &signal.key)),
     }
     let has_workers = view.run.placement.bundle.is_some() && engine.is_shared();
-    say_decision(context, typed, id, &gate, &next_step(id, has_workers, view.run.placement.cause));
-    Ok(Some(id.clone()))
+    let is_live = engine.row(id).map_err(|e| of_engine(&e))?.is_live;
+    say_decision(context, typed, id, &gate, &next_step(id, is_live, has_workers, view.run.placement.cause));
+    Ok(Some(Decided { id: id.clone(), is_live }))
+}
+
+/// What the run waits for: according to its result, or to its journal if it is at work or interrupted (ADR 0189).
+fn waiting_of(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Vec<Value>, Problem> {
+    match view.row.state {
+        RunState::Waiting => Ok(super::runs::document_of(engine, view)?.waiting),
+        RunState::Running => {
+            // Without its definition, no question of the run is known.
+            let Some(definition) = super::runs::definition_as_pinned(context, engine, view) else {
+                return Ok(Vec::new());
+            };
+            let open = open_gates(view, &definition.plan, &definition.app, &engine.blobs());
+            let (result, gates) = open.map_err(|why| {
+                let problem =
+                    Problem::environment(format!("the journal of run `{}` cannot be read: {why}", view.row.id));
+                problem.hint(format!("export its records: etude runs export {}", view.row.id))
+            })?;
+            Ok(Document::of(&view.row.id, &Target::parse(&view.row.target), &result, &gates, 0).waiting)
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Hint for the step after the decision: a worker, a server and `etude mcp` continue their own runs.
-fn next_step(id: &str, has_workers: bool, cause: Cause) -> String {
+fn next_step(id: &str, is_live: bool, has_workers: bool, cause: Cause) -> String {
     match cause {
+        _ if is_live => format!("the run reads the decision as it goes on: etude runs watch {id}"),
         _ if has_workers => format!("a worker continues the run: etude runs watch {id}"),
         Cause::Cli => format!("continue the run: etude runs resume {id}"),
         _ => format!("the run continues in its server or `etude mcp`; if that has ended: etude runs resume {id}"),
@@ -199,21 +224,6 @@ fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, h
         if !typed.resume {
             crate::render::say_hint!("{hint}");
         }
-    }
-}
-
-/// Reads the run once it is at rest. A resume that finds no answer takes the run for a moment and then lets it wait again, and
-/// that must not refuse an answer. Only a run that is really active stays active.
-fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
-    let (since, mut pause) = (Instant::now(), PAUSE);
-    loop {
-        let view = find(context, engine, run)?;
-        let is_at_work = view.row.state == RunState::Running && view.row.is_live;
-        if !is_at_work || since.elapsed() > MOMENT {
-            return Ok(view);
-        }
-        thread::sleep(pause);
-        pause = pause * 3 / 2;
     }
 }
 
@@ -282,7 +292,7 @@ fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> 
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
 }
 
-/// The question that run `id` waits for: the named one, or the only one. With `question`, only the one that the user has seen.
+/// The question that run `id` has asked: the named one, or the only one. With `question`, only the one that the user has seen.
 fn find_gate(
     id: &str,
     status: &str,
@@ -290,7 +300,7 @@ fn find_gate(
     wanted: Option<&str>,
     question: Option<&str>,
 ) -> Result<Value, Problem> {
-    if status != RunState::Waiting.word() {
+    if waiting.is_empty() && status != RunState::Waiting.word() {
         return Err(Problem::usage(format!("run `{id}` is not waiting for a decision: {status}"))
             .hint("list the waiting runs: etude runs list --status waiting"));
     }
@@ -373,8 +383,10 @@ mod tests {
     /// A run of a server or of `etude mcp` continues without a command.
     #[test]
     fn the_next_step_is_that_of_who_drives_the_run() {
-        assert_eq!(next_step("r", false, Cause::Cli), "continue the run: etude runs resume r");
-        assert!(next_step("r", false, Cause::Mcp).starts_with("the run continues in its server or `etude mcp`"));
-        assert!(next_step("r", true, Cause::Cli).starts_with("a worker continues the run"));
+        let next_step = |is_live, has_workers, cause| next_step("r", is_live, has_workers, cause);
+        assert_eq!(next_step(false, false, Cause::Cli), "continue the run: etude runs resume r");
+        assert!(next_step(false, false, Cause::Mcp).starts_with("the run continues in its server or `etude mcp`"));
+        assert!(next_step(false, true, Cause::Cli).starts_with("a worker continues the run"));
+        assert!(next_step(true, false, Cause::Cli).starts_with("the run reads the decision as it goes on"));
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::test::{Test, printing, with_some_limit};
+use crate::serve::Serving;
+use crate::test::{Running, Test, printing, wait_until, with_some_limit};
 
 fn gate(fields: &str) -> Test {
     Test::new()
@@ -295,4 +296,81 @@ fn deny_with_resume_ends_the_run() {
     let ran = test.run(&["deny", &id, "--reason", "no", "--resume", "--format", "json"]).exit(1);
     ran.has("/status", "failed").has("/errors/0/kind", "approval_denied");
     assert_eq!(test.ledger(), ["before", "end"]);
+}
+
+/// A run that asks A and B, and works after the answer to A until the file `go` exists.
+fn working() -> Test {
+    let group = "type: parallel, steps: [{name: x, type: pipeline, pipeline: long}, {name: y, type: approval, message: \"B?\"}]";
+    Test::new()
+        .pipeline("long", |p| {
+            let script =
+                "echo begun >> \"$LEDGER\"; until test -e \"$ROOT/go\"; do sleep 0.02; done; echo '{\"output\":1}'";
+            p.step("name: a\ntype: approval\nmessage: \"A?\"").sh("work", script)
+        })
+        .yaml("both", &format!("name: both\ndescription: Asks twice.\nsteps:\n  - {{name: g, {group}}}\n"))
+}
+
+const BOTH: [&str; 5] = ["run", "-p", "both", "--format", "json"];
+
+fn question(ran: &crate::ran::Ran, message: &str) -> String {
+    let all = ran.json()["waiting"].clone();
+    let found = all.as_array().and_then(|all| all.iter().find(|one| one["payload"]["message"] == message));
+    found.and_then(|one| one["id"].as_str()).expect("a question").to_owned()
+}
+
+/// Runs until the answer to A, and returns the id of the run and of B, with the process that works.
+fn answered(test: &Test) -> (String, String, Running) {
+    let ran = test.run(&BOTH).exit(5);
+    let (id, other) = (ran.id(), question(&ran, "B?"));
+    test.run(&["approve", &question(&ran, "A?")]).exit(0);
+    let at_work = test.start(&["runs", "resume", &id, "--format", "json"]);
+    test.wait_for("begun");
+    (id, other, at_work)
+}
+
+/// ADR 0189: a question of a run that is at work is answered at once, with its id or as the only open one of the run.
+#[test]
+fn a_run_at_work_takes_an_answer() {
+    for is_named in [true, false] {
+        let test = working();
+        let (id, other, at_work) = answered(&test);
+        let place = if is_named { &other } else { &id };
+        test.run(&["approve", place]).exit(0).stderr_has("approved [RUN]:both/g/y: B?");
+        test.run(&["approve", place]).exit(2).stderr_has("already been answered");
+        test.put("go", "");
+        let ran = at_work.finish();
+        let ran = if ran.code() == 5 { resume(&test, &id) } else { ran };
+        ran.exit(0).has("/status", "succeeded");
+    }
+}
+
+/// cli: `--resume` of a decision about a run that is at work follows the run.
+#[test]
+fn a_decision_about_a_run_at_work_follows_it() {
+    let test = working();
+    let (_, other, at_work) = answered(&test);
+    let following = test.start(&["deny", &other, "--reason", "no", "--resume", "--format", "json"]);
+    let ends = |ran: crate::ran::Ran| ran.exit(1).has("/status", "failed").has("/errors/0/kind", "approval_denied");
+    wait_until("the denial is stored", || test.run(&["approve", &other]).err().contains("already been answered"));
+    test.put("go", "");
+    ends(at_work.finish());
+    ends(following.finish());
+}
+
+/// ADR 0216: the same for a run of a server.
+#[test]
+fn a_run_at_work_takes_an_answer_on_a_server() {
+    for is_named in [true, false] {
+        let test = working();
+        let serving = Serving::start(&test, &["--port", "0"]);
+        let ran = test.run(&["run", "-p", "both", "--server", "local", "--format", "json"]).exit(5);
+        let (id, other) = (ran.id(), question(&ran, "B?"));
+        test.run(&["approve", &question(&ran, "A?"), "--server", "local"]).exit(0);
+        test.wait_for("begun");
+        let place = if is_named { &other } else { &id };
+        test.run(&["approve", place, "--server", "local"]).exit(0).stderr_has("approved [RUN]:both/g/y: B?");
+        test.put("go", "");
+        serving.until(&format!("/v1/runs/{id}"), "succeeded");
+        assert_eq!(serving.end().0, Some(0));
+    }
 }

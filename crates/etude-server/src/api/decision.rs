@@ -33,15 +33,22 @@ fn no_decision() -> Problem {
 pub(crate) async fn list(call: Call) -> Respond {
     let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
     let after = call.query.get("cursor").map(Place::from_cursor).transpose()?;
+    let run = call.query.get("run").map(str::to_owned);
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let page = blocking(move || {
         let apps = server.context().dirs();
         if apps.is_empty() {
             return Ok((Vec::new(), None));
         }
-        let mut rows = waiting(&server, apps)?;
-        rows.retain(|row| caller.covers(name_of(&row.target)));
-        rows.sort_by_key(|row| (row.changed_at_ms, row.number));
+        let rows = match run {
+            Some(run) => vec![server.context().visible(&caller, &run)?],
+            None => {
+                let mut rows = waiting(&server, apps)?;
+                rows.retain(|row| caller.covers(name_of(&row.target)));
+                rows.sort_by_key(|row| (row.changed_at_ms, row.number));
+                rows
+            }
+        };
         open_after(&server, &rows, after.as_ref(), limit)
     });
     let (decisions, next) = page.await?;
@@ -167,15 +174,22 @@ impl Asked {
     }
 }
 
-/// The open questions of a run.
+/// The open questions of a run, also of one that is at work (ADR 0189).
 fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
-    if row.state != RunState::Waiting {
-        return Ok(Vec::new());
-    }
-    // A run whose result is lost keeps no other question out of the list.
-    let (Some(document), _) = result_in_list(&**server.engine(), row)? else { return Ok(Vec::new()) };
-    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
-    let questions = document.waiting.iter().filter(|waiting| listing::is_question(waiting));
+    let (view, waiting) = match row.state {
+        RunState::Waiting => {
+            // A run whose result is lost keeps no other question out of the list.
+            let (Some(document), _) = result_in_list(&**server.engine(), row)? else { return Ok(Vec::new()) };
+            (server.engine().view(&row.id).map_err(|e| engine_failed(&e))?, document.waiting)
+        }
+        RunState::Running => {
+            let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+            let waiting = waiting_of(server.context(), &view);
+            (view, waiting)
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let questions = waiting.iter().filter(|waiting| listing::is_question(waiting));
     let open = questions.filter(|waiting| listing::decision(&view.signals, waiting).is_none());
     Ok(open.map(|waiting| decision_json(row, &view, waiting)).collect())
 }

@@ -120,7 +120,12 @@ fn a_question_is_open_while_the_run_works() {
     let path = format!("/v1/decisions/{}", named("B?")["id"].as_str().expect("an id").replace('/', "%2F"));
     let shown = server.send("GET", &path, None);
     assert_eq!((shown.status, &shown.json()["question"]), (200, &named("B?")["question"]));
+    let of_run = || server.send("GET", &format!("/v1/decisions?run={id}"), None).json();
+    assert_eq!(of_run(), json!({"decisions": [shown.json()], "next": null}));
+    assert_eq!(questions(&server, id), Vec::<Value>::new());
     approve(&server, named("B?"));
+    assert_eq!(of_run()["decisions"], json!([]));
+    assert_eq!(server.send("GET", "/v1/decisions?run=0", None).problem(), (404, "not_found".to_owned()));
     assert_eq!(answer(&server, named("B?")).problem(), (409, "already_decided".to_owned()));
     assert_eq!(server.send("GET", &path, None).problem(), (404, "not_found".to_owned()));
     std::fs::write(go, "").expect("written");

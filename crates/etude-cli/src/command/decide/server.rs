@@ -1,7 +1,9 @@
 //! Decisions about runs on a server.
 
 use etude_core::failure::{Failure, FailureKind};
-use serde_json::json;
+use etude_runs::listing;
+use etude_runtime::engine::RunState;
+use serde_json::{Value, json};
 
 use super::{Typed, check_answer, find_gate, say_decision, seen};
 use crate::context::Context;
@@ -14,7 +16,9 @@ pub(super) fn decide(context: &Context, remote: &Remote, typed: &Typed<'_>) -> R
     refuse_options(&[(typed.by.is_some(), "--by", "the server records the name of the token")])?;
     let (run, wanted) = typed.place();
     let run = remote.find(run)?;
-    let gate = find_gate(&run.id, &run.status, &run.document.waiting, wanted, typed.question)
+    let at_work = if is_at_work(&run.status) { open_of(remote, &run.id)? } else { Vec::new() };
+    let waiting = if at_work.is_empty() { &run.document.waiting } else { &at_work };
+    let gate = find_gate(&run.id, &run.status, waiting, wanted, typed.question)
         .map_err(|problem| wanted.and_then(|effect| decided_on_server(remote, &run.id, effect)).unwrap_or(problem))?;
     if !seen(context, typed, &gate)? {
         return Ok(Exit::Done);
@@ -39,6 +43,26 @@ pub(super) fn decide(context: &Context, remote: &Remote, typed: &Typed<'_>) -> R
         return crate::command::runs::remote::proceed(context, remote, &run, decide);
     }
     decide(remote).map(|()| Exit::Done)
+}
+
+fn is_at_work(status: &str) -> bool {
+    status == RunState::Running.word() || status == listing::INTERRUPTED
+}
+
+/// The open questions of a run that is at work, as entries of `waiting`; its document has none of them (ADR 0189).
+fn open_of(remote: &Remote, run: &str) -> Result<Vec<Value>, Problem> {
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let mut query = vec![("run", run.to_owned()), ("limit", "200".to_owned())];
+        query.extend(cursor.map(|cursor| ("cursor", cursor)));
+        let (decisions, next) = remote.list("/v1/decisions", &query, "decisions")?;
+        let entry = |one: &Value| json!({"id": one["id"], "kind": one["kind"], "payload": one["payload"]});
+        found.extend(decisions.iter().map(entry));
+        cursor = next;
+        if cursor.is_none() {
+            return Ok(found);
+        }
+    }
 }
 
 /// Problem of a question that is already answered. It comes from the server's response to a decision about a question that no
