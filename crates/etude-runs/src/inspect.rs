@@ -75,14 +75,24 @@ etude_core::words! {
     }
 }
 
+/// The state in which an effect ended: `failed`, `cancelled` or `succeeded`.
+const fn status(is_failed: bool, is_stopped: bool) -> &'static str {
+    match (is_failed, is_stopped) {
+        (true, _) => "failed",
+        (false, true) => "cancelled",
+        (false, false) => "succeeded",
+    }
+}
+
+/// The same for the document of an effect.
+pub fn status_of(document: &Value) -> &'static str {
+    status(document["failed"] == true, document["stopped"] == true)
+}
+
 impl Inspected {
     /// The state in which the effect ended: `failed`, `cancelled` or `succeeded`.
     pub const fn status(&self) -> &'static str {
-        match (self.is_failed, self.is_stopped) {
-            (true, _) => "failed",
-            (false, true) => "cancelled",
-            (false, false) => "succeeded",
-        }
+        status(self.is_failed, self.is_stopped)
     }
 
     /// The effect as a document: each stream with the command that prints it.

@@ -1,5 +1,6 @@
 //! The details of the selected node of a run: its effects with their inputs and outputs.
 
+use etude_runs::inspect;
 use etude_runs::lines::{self, Line};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -169,12 +170,8 @@ fn step_of<'s>(shown: &'s Shown, node: &Value) -> Option<&'s Value> {
 
 fn effect_markup(shell: &Shell, shown: &Shown, effect: &Value, streams: Markup) -> Markup {
     let id = effect["id"].as_str().unwrap_or_default();
-    let is_failed = effect["failed"] == true;
-    let status = match effect["stopped"] == true {
-        _ if is_failed => "failed",
-        true => "cancelled",
-        false => "succeeded",
-    };
+    let status = inspect::status_of(effect);
+    let is_failed = status == "failed";
     let at = shell.link(&format!("/runs/{}?at={}", segment(shown.id()), segment(id)));
     html! {
         section.block id={ "effect-" (id) } {
