@@ -9,6 +9,7 @@ use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
 use etude_core::report::{Remains, RunResult, error_json, result_json, usage_json};
 use etude_process::blob::BlobStore;
+use etude_runtime::engine::RunState;
 use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -86,6 +87,14 @@ impl Document {
             again_of: None,
             remains: None,
         }
+    }
+
+    /// The document of a run that a process continues: it holds the active time before, `duration_ms`, and nothing else.
+    pub fn continued(run_id: &str, target: &Target, duration_ms: u64) -> Self {
+        let document = Self::not_started(Some(target), &[], &Usage::default());
+        let mut document = Self { run_id: Some(run_id.to_owned()), duration_ms, ..document };
+        document.members.insert("status".into(), RunState::Running.word().into());
+        document
     }
 
     /// Adds the hints to the first error.

@@ -1,5 +1,6 @@
 //! Lists of runs: resolution of ids, rows of listings, comparisons and statistics.
 
+pub mod active;
 mod diff;
 mod stats;
 
@@ -118,7 +119,7 @@ pub struct Listed {
     pub row: RunRow,
     /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline.
     pub mode: &'static str,
-    /// Duration from the run's start to its end, to the beginning of its wait, or to now, in milliseconds.
+    /// Active time, without waits and interruptions, until the run's end, its wait, or now, in milliseconds.
     pub duration_ms: u64,
     /// Cost in US dollars; `None` if no price is known or no model was called.
     pub cost_usd: Option<f64>,
@@ -162,9 +163,9 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
             Err(why) => (None, Some(why)),
         },
     };
-    let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };
+    let duration_ms = if document.is_some() { 0 } else { active::so_far(engine, &row, now_ms)? };
     let mut listed = Listed {
-        duration_ms: row.started_at_ms.map_or(0, |began| u64::try_from(end.saturating_sub(began)).unwrap_or(0)),
+        duration_ms,
         mode: Target::parse(&row.target).mode(),
         row,
         cost_usd: None,

@@ -1,5 +1,6 @@
 // What pages do besides being documents. Each part works without the others.
 import { follow, refresh, visit } from "./live.js";
+import { count } from "./count.js";
 import { zoom } from "./graph.js";
 import { listen } from "./keys.js";
 
@@ -77,4 +78,5 @@ addEventListener("popstate", () => (document.querySelector("[data-tree]") ? visi
 
 listen();
 zoom();
+count();
 follow();

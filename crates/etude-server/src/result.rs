@@ -3,7 +3,7 @@
 use etude::definition::Definition;
 use etude_runs::document::Document;
 use etude_runs::inspect::{Replay, open_gates};
-use etude_runs::listing;
+use etude_runs::listing::{self, active};
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
 use serde_json::Value;
@@ -59,9 +59,8 @@ fn so_far(context: &Context, view: &RunView) -> Option<Document> {
         true => etude::queue::untouched(&view.run, &definition, &*context.engine().blobs())?,
         false => replayed(context, view, &definition)?,
     };
-    let end = if row.is_live { etude_runtime::clock::now_ms() } else { row.changed_at_ms };
-    let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-    Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
+    let active_ms = active::so_far(&**context.engine(), row, etude_runtime::clock::now_ms()).ok()?;
+    Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], active_ms))
 }
 
 fn replayed(context: &Context, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {

@@ -11,6 +11,7 @@ use etude_runtime::record;
 use crate::definition::Definition;
 use etude_runs::document::Document;
 use etude_runs::inspect::{self, Replayed};
+use etude_runs::listing::active;
 use etude_runs::target::Target;
 
 /// The failure of a run whose workers, all of `dead`, died one after the other (K-35).
@@ -57,8 +58,7 @@ pub async fn end(
         FailureKind::Cancelled => (RunState::Cancelled, Status::Cancelled),
         _ => (RunState::Failed, Status::Failed),
     };
-    let took = view.row.started_at_ms.map_or(0, |began| session.now_ms().saturating_sub(began));
-    let duration_ms = u64::try_from(took).unwrap_or(0);
+    let duration_ms = active::before(&**engine, &view.row.id, &view.records, view.row.created_at_ms, session.now_ms());
     let document = match so_far {
         Some(Replayed { mut result, .. }) => {
             let has_not_begun = failure.kind == FailureKind::QueueExpired && is_untouched(view);

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::allowance;
 use crate::definition::Definition;
 use crate::runner::{Error, Resume};
+use etude_runs::document::Document;
 use etude_runs::header::{Granted, Header, Request};
 use etude_runs::pins::{self, Change, Pins, Unreadable};
 use etude_runs::target::Target;
@@ -202,8 +203,8 @@ impl ResumePlan {
         Ok(Self { on_mismatch, is_resumed: true, ..Self::first(header, project, records) })
     }
 
-    /// Replays the journal and records how the run continues. A refused run stays unchanged, so that its cause can be fixed and
-    /// the run resumed.
+    /// Replays the journal and records how the run continues, after `active_ms` of active time. A refused run stays unchanged,
+    /// so that its cause can be fixed and the run resumed.
     ///
     /// # Errors
     /// The journal fails or does not match, or a machine refuses its slot.
@@ -211,6 +212,7 @@ impl ResumePlan {
         &self,
         drive: Drive<'d>,
         definition: &Definition,
+        active_ms: u64,
         emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Replayed<'d>, Error> {
         let (session, run_id) = (drive.session, drive.start.run_id.clone());
@@ -218,21 +220,21 @@ impl ResumePlan {
             true => replay_unless_refused(drive, definition, &self.stored, emit)?,
             false => drive.replay(emit).map_err(|source| Error::Drive { run_id: run_id.clone(), source })?,
         };
-        self.begin_again(session, &run_id).await?;
+        self.begin_again(session, &Document::continued(&run_id, &definition.target, active_ms)).await?;
         Ok(replayed)
     }
 
     /// Writes the new records and kills the leftovers of earlier owners, which must not run beside the repeated step. The
     /// engine refuses a session that was overtaken meanwhile: the run's processes then belong to a later owner.
-    async fn begin_again(&self, session: &dyn Session, run_id: &str) -> Result<(), engine::Error> {
+    async fn begin_again(&self, session: &dyn Session, so_far: &Document) -> Result<(), engine::Error> {
         for record in &self.new {
             session.append(record.clone()).await?;
         }
         if self.is_resumed {
-            session.set_state(RunState::Running, None).await?;
+            session.set_state(RunState::Running, Some(&so_far.to_journal())).await?;
         }
         if self.has_survivors {
-            etude_process::reap_survivors_of(run_id);
+            etude_process::reap_survivors_of(session.run_id());
         }
         Ok(())
     }

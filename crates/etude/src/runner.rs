@@ -464,7 +464,7 @@ impl Runner {
         let passing = EventRedactor::new(&self.grants.secrets);
         let Watch { emit, stop, .. } = &mut watch;
         let mut pass_on = |progress: Progress<'_>| passing.pass_on(progress, emit);
-        let opened = plan.open(drive, definition, &mut pass_on).await;
+        let opened = plan.open(drive, definition, active, &mut pass_on).await;
         let driven = noting(session, opened)?.run(&mut pass_on).await;
         invoker.close(stopped(stop)).await;
         tools.close().await;

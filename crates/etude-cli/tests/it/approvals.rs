@@ -313,7 +313,8 @@ fn working() -> Test {
 const BOTH: [&str; 5] = ["run", "-p", "both", "--format", "json"];
 
 fn question(ran: &crate::ran::Ran, message: &str) -> String {
-    let all = ran.json()["waiting"].clone();
+    let document: Value = serde_json::from_slice(&ran.raw).expect("stdout is JSON");
+    let all = &document["waiting"];
     let found = all.as_array().and_then(|all| all.iter().find(|one| one["payload"]["message"] == message));
     found.and_then(|one| one["id"].as_str()).expect("a question").to_owned()
 }
@@ -373,4 +374,37 @@ fn a_run_at_work_takes_an_answer_on_a_server() {
         serving.until(&format!("/v1/runs/{id}"), "succeeded");
         assert_eq!(serving.end().0, Some(0));
     }
+}
+
+/// ADR 0217: the duration of a run is its active time, during its work as at its end: lists, `runs show` and HTTP agree.
+#[test]
+fn the_duration_of_a_run_at_work_excludes_its_wait() {
+    const HOUR_MS: u64 = 3_600_000;
+    let test = working();
+    let ran = test.run(&BOTH).exit(5);
+    let id = ran.id();
+    // The wait was long.
+    let journal = test.path("home/.local/state/etude/journal.db");
+    let connection = rusqlite::Connection::open(journal).expect("it opens");
+    let earlier = "update runs set created_at_ms = created_at_ms - ?1, started_at_ms = started_at_ms - ?1";
+    connection.execute(earlier, [HOUR_MS.cast_signed()]).expect("sql");
+    for question in ["A?", "B?"] {
+        test.run(&["approve", &self::question(&ran, question)]).exit(0);
+    }
+    let at_work = test.start(&["runs", "resume", &id, "--format", "json"]);
+    test.wait_for("begun");
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let durations = || {
+        let list = test.run(&["runs", "list", "--format", "json"]).exit(0).at("/runs/0/duration_ms");
+        let show = test.run(&["runs", "show", &id, "--format", "json"]).exit(0).at("/duration_ms");
+        let row = serving.document("GET", "/v1/runs", "")["runs"][0]["duration_ms"].clone();
+        let document = serving.document("GET", &format!("/v1/runs/{id}"), "")["duration_ms"].clone();
+        [list, show, row, document].map(|duration| duration.as_u64().expect("a number"))
+    };
+    let working = durations();
+    assert!(working.is_sorted() && working.iter().all(|ms| *ms > 0 && *ms < HOUR_MS), "{working:?}");
+    test.put("go", "");
+    let end = at_work.finish().exit(0).at("/duration_ms").as_u64().expect("a number");
+    assert!((working[3]..HOUR_MS).contains(&end), "{working:?} and then {end}");
+    assert_eq!(durations(), [end; 4]);
 }

@@ -12,6 +12,7 @@ use crate::request::{Call, Respond};
 
 /// The files by name, with their media types.
 const ASSETS: &[(&str, &str, &[u8])] = &[
+    ("count.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/count.js")),
     ("etude.css", "text/css; charset=utf-8", include_bytes!("../../assets/etude.css")),
     ("graph.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/graph.js")),
     ("icon.svg", "image/svg+xml", include_bytes!("../../assets/icon.svg")),

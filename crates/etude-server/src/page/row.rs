@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::shell::Shell;
-use super::text::{ABSENT, duration_of, money, number, tokens, visible};
+use super::text::{ABSENT, duration_so_far, money, number, tokens, visible};
 use super::{glyph, segment};
 
 /// Maximum number of steps that are drawn; more of them are only counted.
@@ -62,7 +62,7 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
                 @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } }
             }
             td.wide.num { @if run["started_at"].is_null() { (ABSENT) } @else { (shell.zone.clock(&run["started_at"])) } }
-            td.num.took { (duration_of(&run["duration_ms"])) }
+            td.num.took { (duration_so_far(run)) }
             td.wide { (progress(run)) }
             td.wide.num.tokens { @match tokens_of(usage) { Some(count) => (tokens(count)), None => (ABSENT) } }
             td.wide.num { (money(&usage["cost_usd"])) }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, bytes, copied, duration_of, marked, money, number, title, visible};
+use super::text::{ABSENT, bytes, copied, duration_so_far, marked, money, number, title, visible};
 use super::{glyph, node, row, see, segment, source, tree};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
@@ -156,7 +156,7 @@ fn facts(shell: &Shell, shown: &Shown) -> Markup {
     html! {
         dl.facts {
             div { dt { "Started" } dd { @if run["started_at"].is_null() { (shell.zone.moment(&run["created_at"])) span.dim { " queued" } } @else { (shell.zone.moment(&run["started_at"])) } } }
-            div { dt { "Duration" } dd { (duration_of(&run["duration_ms"])) } }
+            div { dt { "Duration" } dd { (duration_so_far(run)) } }
             @if !steps.is_empty() { div { dt { "Steps" } dd { (done) " of " (steps.len()) } } }
             div.more { dt { "Tokens" } dd { (tokens("input_tokens")) " in · " (tokens("output_tokens")) " out" } }
             div { dt { "Cost" } dd { (money(&usage["cost_usd"])) @if run["limits"]["max_cost_usd"].is_number() { span.dim { " of " (money(&run["limits"]["max_cost_usd"])) } } } }

@@ -107,6 +107,17 @@ pub(super) fn duration_of(value: &Value) -> String {
     value.as_u64().map_or_else(|| ABSENT.to_owned(), duration)
 }
 
+/// The duration of a run. A script counts that of a run at work.
+pub(super) fn duration_so_far(run: &Value) -> Markup {
+    let active_ms = run["duration_ms"].as_u64().filter(|_| run["status"] == "running");
+    html! {
+        @match active_ms {
+            Some(ms) => { span data-active-ms=(ms) { (duration(ms)) } },
+            None => { (duration_of(&run["duration_ms"])) },
+        }
+    }
+}
+
 /// An amount of US dollars.
 pub(super) fn money(value: &Value) -> String {
     match value.as_f64() {

@@ -19,8 +19,13 @@ impl Scale {
         let started = |value: &Value| instant_ms(&value["started_at"]);
         let now_ms = crate::clock::now_ms();
         let from_ms = started(&shown.run).unwrap_or(now_ms);
-        let end =
-            |node: &Value| started(node).map(|start| start.saturating_add(node["duration_ms"].as_i64().unwrap_or(0)));
+        let end = |node: &Value| {
+            let start = started(node)?;
+            Some(match (node["duration_ms"].as_i64(), node["status"] == "running") {
+                (None, true) => now_ms.max(start),
+                (took, _) => start.saturating_add(took.unwrap_or(0)),
+            })
+        };
         let last = nodes.iter().filter_map(end).max().unwrap_or(from_ms);
         let of_run = shown.run["duration_ms"].as_u64().unwrap_or(0);
         let span_ms = u64::try_from(last.saturating_sub(from_ms)).unwrap_or(0).max(of_run).max(1);

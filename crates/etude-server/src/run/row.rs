@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_runs::document::Document;
-use etude_runs::listing;
+use etude_runs::listing::{self, active};
 use etude_runs::target::Target;
 use etude_runtime::clock::rfc3339;
-use etude_runtime::engine::{RunRow, RunState};
+use etude_runtime::engine::RunRow;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -83,9 +83,14 @@ pub(super) fn text(
     unread: Option<&str>,
 ) -> Result<Box<RawValue>, Problem> {
     let (target, placement) = (Target::parse(&row.target), &row.placement);
-    let end =
-        if row.state == RunState::Running && row.is_live { etude_runtime::clock::now_ms() } else { row.changed_at_ms };
-    let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
+    let so_far = match (summary, row.started_at_ms) {
+        (Some(summary), _) => Some(summary.duration_ms),
+        (None, None) => None,
+        (None, Some(_)) => {
+            let active_ms = active::so_far(&**context.engine(), row, etude_runtime::clock::now_ms());
+            Some(active_ms.map_err(|e| engine_failed(&e))?)
+        }
+    };
     let (base, id) = (&context.settings().base_path, &row.id);
     let left_alone = listing::left_alone(&**context.engine(), row).map_err(|e| engine_failed(&e))?;
     raw(&Row {
@@ -104,7 +109,7 @@ pub(super) fn text(
         changed_at: rfc3339(row.changed_at_ms),
         ended_at: row.state.has_ended().then(|| rfc3339(row.changed_at_ms)),
         not_before: placement.not_before_ms.map(rfc3339),
-        duration_ms: summary.map(|summary| summary.duration_ms).or(lasted),
+        duration_ms: so_far,
         usage: summary.map(|summary| &*summary.usage),
         waiting_count: summary.map_or(0, |summary| summary.waiting_count),
         attempt: summary.and_then(|summary| summary.attempt),

@@ -216,3 +216,31 @@ fn paper_has_no_controls() {
         assert_eq!(browser.run(look), seen, "{media}");
     }
 }
+
+/// The duration of a run at work counts on its page and in the list, between two versions of the page.
+#[test]
+fn the_duration_of_a_run_at_work_counts() {
+    let server = server();
+    let gate = slow(&server);
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json();
+    server.until(id_of(&run), &["running"]);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    for path in [format!("/runs/{}", id_of(&run)), "/?status=running".to_owned()] {
+        browser.open(&format!("http://{}{path}", server.address));
+        live(&browser);
+        let shown = "document.querySelector('[data-active-ms]').textContent";
+        browser.run(&format!(
+            "window.before = {shown}; window.loads = 0; document.addEventListener('etude:refreshed', () => loads++)"
+        ));
+        browser.until(&format!(
+            "return {shown} !== before && {shown} !== document.querySelector('[data-active-ms]').dataset.activeMs"
+        ));
+        browser.until(&format!("window.second ??= {shown}; return {shown} !== second"));
+        assert_eq!(browser.run("return window.loads"), 0, "the script counts, not the server");
+    }
+    browser.open(&format!("http://{}/runs/{}", server.address, id_of(&run)));
+    live(&browser);
+    std::fs::write(gate, "").expect("written");
+    browser.until("return document.querySelector('#head [role=status]').textContent === 'Succeeded'");
+    assert_eq!(browser.run("return document.querySelectorAll('[data-active-ms]').length"), 0);
+}

@@ -70,11 +70,12 @@ async fn takeover_ends_the_steps_of_earlier_holders_only() {
     let plan = ResumePlan { is_resumed: true, has_survivors: true, ..first };
     let mut late = Late { inner: engine.create(&run).await.expect("created"), is_overtaken: true };
     let mut step = step_of(&id);
-    let refused = plan.begin_again(&late, &id).await;
+    let so_far = Document::continued(&id, &Target::Pipeline("p".to_owned()), 0);
+    let refused = plan.begin_again(&late, &so_far).await;
     assert!(matches!(refused, Err(engine::Error::Overtaken { .. })), "{refused:?}");
     assert!(step.try_wait().expect("a status").is_none(), "it goes on");
     late.is_overtaken = false;
-    plan.begin_again(&late, &id).await.expect("noted");
+    plan.begin_again(&late, &so_far).await.expect("noted");
     // The killing process may have waited for its end as well.
     assert!(step.try_wait().map_or(true, |status| status.is_some()), "it was left by an earlier holder");
 }

@@ -6,7 +6,7 @@ use etude_core::data::Json;
 use etude_core::exact::Exact;
 use etude_runs::inspect::{self, Inspected, Stream};
 use etude_runs::listing::{self, Side};
-use etude_runtime::engine::{Engine, RunView};
+use etude_runtime::engine::{Engine, RunState, RunView};
 
 use super::{document_of, find, show};
 use crate::args;
@@ -45,9 +45,9 @@ fn side(engine: &dyn Engine, view: &RunView) -> Result<Side, Problem> {
     let blobs = engine.blobs();
     let read = |effect: &str, stream| inspect::read(view, effect, stream, &*blobs).map_err(Problem::environment);
     let outputs = outputs(&inspect::effects(view, &*blobs), read)?;
-    let output = match &view.result {
-        Some(_) => document_of(engine, view)?.output,
-        None => None,
+    let output = match (&view.result, view.row.state) {
+        (None, _) | (_, RunState::Running) => None,
+        _ => document_of(engine, view)?.output,
     };
     let input = inspect::input(view, &*blobs).and_then(|input| Exact::of(&input.text().ok()?).ok());
     Ok(Side { document: show::facts(engine, view, None)?, input, output: comparable(output.as_ref()), outputs })

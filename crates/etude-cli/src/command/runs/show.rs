@@ -9,8 +9,8 @@ use etude_core::template::compact;
 use etude_evidence::{details, trace};
 use etude_process::blob::{BlobStore, Watched};
 use etude_runs::document::{with_shadow, write_json};
-use etude_runs::inspect::{self, Place, Replayed, Stream};
-use etude_runs::listing::{self, INTERRUPTED, row_json, status};
+use etude_runs::inspect::{self, Groups, Place, Replayed, Stream};
+use etude_runs::listing::{self, INTERRUPTED, active, row_json, status};
 use etude_runs::target::Target;
 use etude_runtime::clock;
 use etude_runtime::engine::{Engine, RunState, RunView};
@@ -157,7 +157,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
 /// Substitute for the result document of an unfinished run: its steps in the current state.
 fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let target = Target::parse(&view.row.target);
-    let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };
+    let active_ms = active::so_far(engine, &view.row, clock::now_ms()).map_err(|error| of_engine(&error))?;
     let members = replayed.map(|replayed| result_json(&replayed.result)).unwrap_or_default();
     let member = |name: &str| members.get(name).cloned();
     let usage = member("usage").map(with_shadow);
@@ -165,7 +165,7 @@ fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) 
         "run_id": view.row.id, "status": status(&view.row), "mode": target.mode(), "pipeline": target.pipeline(),
         "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": usage,
         "fell_back": member("fell_back"),
-        "duration_ms": view.row.started_at_ms.map_or(0, |began| now.saturating_sub(began).max(0)),
+        "duration_ms": active_ms,
     });
     mark_begun(&mut out);
     if out["fell_back"].is_object() {
@@ -231,7 +231,7 @@ pub(super) fn add_details(document: &mut Value, mut details: Value) {
 /// Prints the result document, with the input and the streams of each step.
 fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Exit, Problem> {
     let document = match &view.result {
-        Some(_) if view.row.state != RunState::Moved => {
+        Some(_) if !matches!(view.row.state, RunState::Running | RunState::Moved) => {
             let document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             let mut bytes = Vec::new();
             document.write(&mut bytes).map_err(|e| {
