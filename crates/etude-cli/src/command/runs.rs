@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod follow;
 mod judge;
 mod list;
+mod none;
 mod pace;
 mod prune;
 pub(crate) mod remote;

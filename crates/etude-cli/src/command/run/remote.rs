@@ -285,7 +285,7 @@ fn of_app(kind: &str, names: &[String]) -> String {
 }
 
 /// Names of the app's pipelines or machines.
-fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem> {
+pub(crate) fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem> {
     let document = remote.get(&format!("/v1/apps/{}", percent(app)), &[]).map_err(|problem| match problem.exit {
         Exit::Usage => Problem::usage(format!("{} has no app `{app}`", remote.described()))
             .hint("with `--server`, `--app` is one of the names that `etude serve` gives to its apps"),

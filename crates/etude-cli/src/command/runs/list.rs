@@ -6,11 +6,12 @@ use etude_runtime::engine::{Cursor, DamagedRun, Query, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
-use super::remote;
+use super::{none, remote};
 use crate::args::{self, Format};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::remote::Remote;
 use crate::render::commands::{complete, in_reason};
 use crate::render::layout;
 use crate::render::runs::list as render;
@@ -20,10 +21,11 @@ use crate::stdout;
 pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     args.status.as_deref().map_or(Ok(()), check_status)?;
     let now = clock::now_ms();
-    let page = match context.server()? {
+    let server = context.server()?;
+    let page = match &server {
         Some(remote) => {
             refuse_filters(args)?;
-            remote::list(&remote, args)?
+            remote::list(remote, args)?
         }
         None => of_journal(context, args, now)?,
     };
@@ -47,7 +49,7 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
         Format::Human => {
             stdout::styled(&render::text(&listed, now, layout::width()));
             if !context.global.quiet {
-                say(context, args, &listed, total, next.as_deref());
+                say(context, server.as_ref(), args, &listed, total, next.as_deref())?;
             }
         }
     }
@@ -132,7 +134,7 @@ pub(crate) fn since_ms(ago: u64) -> i64 {
 }
 
 /// Query for the runs of a status. `interrupted` exists only in listings.
-fn of_status(query: Query, word: Option<&str>) -> Query {
+pub(super) fn of_status(query: Query, word: Option<&str>) -> Query {
     match word {
         None => query,
         Some(word) => {
@@ -143,17 +145,29 @@ fn of_status(query: Query, word: Option<&str>) -> Query {
     }
 }
 
-fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Option<u64>, next: Option<&str>) {
+fn say(
+    context: &Context,
+    server: Option<&Remote>,
+    args: &args::RunsList,
+    listed: &[Listed],
+    total: Option<u64>,
+    next: Option<&str>,
+) -> Result<(), Problem> {
     if listed.is_empty() {
-        let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
-        match is_filtered || context.is_remote() || app_of(context, args.all).is_none() {
-            true => crate::render::say!("no runs"),
-            false => {
+        match none::of_list(context, server, args)? {
+            Some((message, hint)) => {
+                crate::render::say!("{message}");
+                if let Some(hint) = hint {
+                    crate::render::say_hint!("{hint}");
+                }
+            }
+            None if server.is_some() || app_of(context, args.all).is_none() => crate::render::say!("no runs"),
+            None => {
                 crate::render::say!("no runs of this app");
                 crate::render::say_hint!("runs of every app: etude runs list --all");
             }
         }
-        return;
+        return Ok(());
     }
     match (total, next) {
         (Some(total), _) if total > listed.len() as u64 => {
@@ -167,6 +181,7 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Optio
     if let Some(run) = listed.iter().find(|run| listing::status(&run.row) == INTERRUPTED) {
         crate::render::say_hint!("continue an interrupted run: etude runs resume {}", run.row.id);
     }
+    Ok(())
 }
 
 /// Refuses a status that no run can have. An empty list would be misleading.

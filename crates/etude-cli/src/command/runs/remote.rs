@@ -55,7 +55,7 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
 }
 
 /// Query filter for the runs of a pipeline or machine.
-fn target_filter(name: Option<&str>) -> Result<Option<(&'static str, String)>, Problem> {
+pub(super) fn target_filter(name: Option<&str>) -> Result<Option<(&'static str, String)>, Problem> {
     match name.map(Target::parse) {
         None => Ok(None),
         Some(Target::Pipeline(name)) => Ok(Some(("pipeline", name))),

@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 
 use super::find::app_of;
 use super::list::since_ms;
+use super::none;
 use crate::args::{self, Format, GroupBy};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::remote::Remote;
 use crate::render::layout;
 use crate::render::runs::stats as render;
 use crate::render::stopped::of_engine;
@@ -18,8 +20,9 @@ use crate::stdout;
 
 pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, Problem> {
     let groups = groups(args);
-    let (all, total) = match context.server()? {
-        Some(remote) => super::remote::stats(context, &remote, args)?,
+    let server = context.server()?;
+    let (all, total) = match &server {
+        Some(remote) => super::remote::stats(context, remote, args)?,
         None => {
             let listed = listed(context, args)?;
             let total = listing::stats(&listed, &[]).into_iter().next().unwrap_or_default();
@@ -38,11 +41,29 @@ pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, P
         Format::Human => {
             stdout::styled(&render::text(&all, &groups, layout::width()));
             if total.runs == 0 && !context.global.quiet {
-                crate::render::say!("no runs\nhint: a longer time: --since 30d; runs of every app: --all");
+                say_none(context, server.as_ref(), args)?;
             }
         }
     }
     Ok(Exit::Done)
+}
+
+/// States that no run is counted, with the pipeline if it has no run at all.
+fn say_none(context: &Context, server: Option<&Remote>, args: &args::RunsStats) -> Result<(), Problem> {
+    let name = args.pipeline.as_deref();
+    match name.map(|name| none::of_pipeline(context, server, args.all, name)).transpose()?.flatten() {
+        Some((message, hint)) => {
+            crate::render::say!("{message}");
+            if let Some(hint) = hint {
+                crate::render::say_hint!("{hint}");
+            }
+        }
+        None => {
+            crate::render::say!("no runs");
+            crate::render::say_hint!("a longer time: --since 30d; runs of every app: --all");
+        }
+    }
+    Ok(())
 }
 
 /// The runs to count, of this app or of every app.
