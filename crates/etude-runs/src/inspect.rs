@@ -1,6 +1,7 @@
 //! Recorded effects of a run, for people and programs.
 
 mod bytes;
+mod groups;
 mod place;
 mod replay;
 
@@ -23,7 +24,8 @@ use serde_json::{Value, json};
 use crate::header::Header;
 
 pub use bytes::{Bytes, bytes};
-pub use place::Place;
+pub use groups::Groups;
+pub use place::{Place, is_step};
 pub use replay::{Replay, Replayed, open_gates, replay};
 
 /// An effect that has ended.

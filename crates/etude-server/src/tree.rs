@@ -6,7 +6,7 @@ mod work;
 use std::collections::BTreeMap;
 
 use etude_runs::document::Document;
-use etude_runs::inspect::{self, Inspected};
+use etude_runs::inspect::{self, Groups, Inspected};
 use etude_runtime::engine::{RunState, RunView};
 use serde_json::{Value, json};
 
@@ -39,6 +39,8 @@ pub(crate) struct Tree {
     begins: BTreeMap<String, Value>,
     /// Labels of elements by step and index.
     labels: BTreeMap<(String, u64), String>,
+    /// The groups around steps; none if the definition of the run cannot be read.
+    groups: Groups,
     began_at_ms: i64,
     /// The status of steps that have begun and not ended.
     begun: &'static str,
@@ -53,6 +55,8 @@ impl Tree {
         };
         let (steps, stages, errors) = (member("steps"), member("stages"), member("errors"));
         let effects = inspect::effects(view, &*context.engine().blobs());
+        let has_groups = steps.iter().any(|step| step["type"] == "parallel");
+        let definition = if has_groups { context.definition_of(view) } else { None };
         let is_labelled = effects.len() <= LABELLED && steps.iter().any(|step| step["items"].is_object());
         let is_retried = effects.iter().any(|effect| effect.id.contains('#'));
         let is_begun = steps.iter().any(|step| step["waiting"] == true);
@@ -78,6 +82,7 @@ impl Tree {
             rejections: Rejections::new(&rejected, &errors),
             begins,
             labels: started.iter().filter_map(label).collect(),
+            groups: definition.map(|definition| Groups::of(&definition.plan)).unwrap_or_default(),
             began_at_ms: view.row.started_at_ms.unwrap_or(view.row.created_at_ms),
             begun: if view.row.state == RunState::Waiting { "waiting" } else { "running" },
             steps,
@@ -103,7 +108,8 @@ impl Tree {
             }
             let (name, base) = (name_of(step), id_of(step));
             let works = work::of_step(name, &self.effects);
-            let mut node = blank(&base, phase.into(), "step", name, phase);
+            let above = self.groups.group_of(&base).unwrap_or(phase);
+            let mut node = blank(&base, above.into(), "step", name, phase);
             let status = self.status(step);
             node["status"] = status.into();
             // A machine is not retried as a whole: its stages have their attempts.
@@ -124,13 +130,14 @@ impl Tree {
                     true => stages::nodes(&base, phase, &own, &self.stages, self.began_at_ms),
                     false => self.attempts(&base, step, None, status, &own),
                 };
-                node["children"] = inner.iter().filter(|child| child["parent"] == *base).count().into();
+                let own = inner.iter().filter(|child| child["parent"] == *base).count();
+                node["children"] = (own + self.steps_in(&base)).into();
                 nodes.push(node);
                 nodes.extend(inner);
             } else {
                 let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
                 elements.values().for_each(|status| *counts.entry(status).or_default() += 1);
-                node["children"] = elements.len().into();
+                node["children"] = (elements.len() + self.steps_in(&base)).into();
                 node["counts"] = json!(counts);
                 nodes.push(node);
             }
@@ -138,12 +145,17 @@ impl Tree {
         nodes
     }
 
+    /// The number of steps in the group with this id.
+    fn steps_in(&self, group: &str) -> usize {
+        self.steps.iter().filter(|step| self.groups.group_of(&id_of(step)) == Some(group)).count()
+    }
+
     fn phase(&self, phase: &str) -> Value {
         let own = || self.steps.iter().filter(|step| step["phase"] == *phase);
         let mut node = blank(phase, Value::Null, "phase", phase, phase);
         let status = phase_status(own().map(|step| self.status(step)));
         node["status"] = status.into();
-        node["children"] = own().count().into();
+        node["children"] = own().filter(|step| self.groups.group_of(&id_of(step)).is_none()).count().into();
         let works: Vec<Work<'_>> = own().flat_map(|step| work::of_step(name_of(step), &self.effects)).collect();
         work::fill(&mut node, works.iter(), self.began_at_ms);
         // The steps of the phase have these.
@@ -223,7 +235,21 @@ impl Tree {
             work::fill(&mut node, own.into_iter(), self.began_at_ms);
             node
         };
-        Ok(by_element.into_iter().map(item).collect())
+        let steps = self.outline().into_iter().filter(|node| node["parent"] == *parent);
+        Ok(by_element.into_iter().map(item).chain(steps).collect())
+    }
+
+    /// The names of the groups around a step, from the outside, and its own.
+    fn names_to<'s>(&'s self, step: &'s Value) -> Vec<&'s str> {
+        let id = id_of(step);
+        let name = |id: &'s str| id.split_once('/').map_or(id, |(_, name)| name);
+        let mut names: Vec<&str> = vec![name_of(step)];
+        let mut group = self.groups.group_of(&id);
+        while let Some(around) = group {
+            names.insert(0, name(around));
+            group = self.groups.group_of(around);
+        }
+        names
     }
 
     /// The effects of the run.
@@ -235,8 +261,13 @@ impl Tree {
                 *has |= work.place.attempt > 1;
             }
         }
+        // The effect of a child of a group is at the child.
         let place = |effect: &Inspected| {
-            self.steps.iter().find_map(|step| inspect::Place::of(&effect.id, name_of(step)).map(|place| (step, place)))
+            let is_inside = |step: &&Value| inspect::is_step(&effect.id, &self.names_to(step));
+            let inner = self.steps.iter().filter(is_inside).max_by_key(|step| self.names_to(step).len());
+            let places = inner.into_iter().chain(&self.steps);
+            let mut found = places.filter_map(|step| Some((step, inspect::Place::of(&effect.id, name_of(step))?)));
+            found.next()
         };
         let described = |effect| match place(effect) {
             None => Described { effect, node: None, place: None },

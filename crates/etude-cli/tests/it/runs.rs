@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::serve::Serving;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
@@ -373,4 +374,55 @@ fn what_cannot_be_done_says_what_can_be() {
     test.run(&["check", "quite-another"]).exit(2).stderr_has("hint: pipelines and machines of this app: p");
     test.run_json("p").exit(0);
     test.run(&["runs", "show", "no-such"]).exit(2).stderr_has("etude runs list");
+}
+
+/// cli: an empty list names the filter that matches nothing, and a pipeline that does not exist has a suggestion.
+#[test]
+fn an_empty_list_names_its_filter() {
+    let test = Test::new().pipeline("sort-mail", |p| p.note("a", "1")).pipeline("other", |p| p.note("a", "1"));
+    let said = |args: &[&str]| test.run(&[&["runs"], args].concat()).exit(0).err().to_owned();
+    assert!(said(&["list"]).starts_with("no runs of this app\n"));
+    test.run_json("sort-mail").exit(0);
+    for (args, expected) in [
+        (&["list", "-p", "sort-mails"][..], "no runs of `sort-mails`\nhint: did you mean `sort-mail`?"),
+        (&["list", "-p", "nope"], "no runs of `nope`\nhint: names with runs or definitions: other, sort-mail"),
+        (&["list", "-p", "other"], "no runs of `other`\nhint: runs of every app: etude runs list --all"),
+        (&["stats", "-p", "sort-mails"], "no runs of `sort-mails`\nhint: did you mean `sort-mail`?"),
+        (&["list", "--status", "failed", "-p", "sort-mail"], "no runs with status `failed`"),
+        (&["list", "--label", "env=x", "--all"], "no runs with label `env=x`"),
+    ] {
+        assert_eq!(said(args).trim_end(), expected, "{args:?}");
+    }
+    test.run(&["runs", "list", "-p", "nope", "--format", "json"]).exit(0).stderr("").has("/runs", json!([]));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let ran = test.run(&["runs", "list", "-p", "sort-mails", "--server", "local"]).exit(0);
+    ran.stderr("no runs of `sort-mails`\nhint: did you mean `sort-mail`?");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// the children of a group are below it in the overview of a run, here and on a server.
+#[test]
+fn children_of_a_group_are_below_it() {
+    let steps = "  - {name: list, type: code, command: \"echo '{\\\"output\\\": [1, 2]}'\"}\n  - name: g\n    type: parallel\n    for_each: '{{list.output}}'\n    steps:\n      - {name: x, type: code, command: \"echo '{\\\"output\\\": 1}'\"}\n      - name: inner\n        type: parallel\n        steps:\n          - {name: y, type: code, command: \"echo '{\\\"output\\\": 1}'\"}\n";
+    let test = Test::new().yaml("p", &format!("name: p\ndescription: Groups.\nsteps:\n{steps}"));
+    let id = test.run_json("p").exit(0).id();
+    let names = |more: &[&str]| -> Vec<String> {
+        let ran = test.run(&[&["runs", "show", &id], more].concat()).exit(0);
+        let shown = ran.out();
+        let rows = shown.lines().filter_map(|line| line.trim_start().strip_prefix("✓ ").map(str::to_owned));
+        rows.map(|row| {
+            row.trim_end()
+                .split_inclusive(' ')
+                .take_while(|part| !part.starts_with(char::is_numeric))
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+        })
+        .collect()
+    };
+    let expected = ["list", "g", "  x", "  inner", "    y"];
+    assert_eq!(names(&[]), expected);
+    let serving = Serving::start(&test, &["--port", "0"]);
+    assert_eq!(names(&["--server", "local"]), expected);
+    assert_eq!(serving.end().0, Some(0));
 }

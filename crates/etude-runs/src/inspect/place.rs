@@ -54,6 +54,12 @@ impl Place {
     }
 }
 
+/// True if the effect `id` belongs to the step with this name, below the groups with the names before it.
+pub fn is_step(id: &str, names: &[&str]) -> bool {
+    let mut segments = id.split('/').skip(1).map(|segment| Segment::parse(segment).name);
+    names.iter().all(|name| segments.next() == Some(name))
+}
+
 /// One part of an effect's id: `NAME[INDEX]@INCARNATION#ATTEMPT!ASIDE`.
 struct Segment<'a> {
     name: &'a str,
@@ -101,5 +107,7 @@ mod tests {
         assert_eq!(title("p/bad!backoff1", "bad").as_deref(), Some("attempt 1, backoff1"));
         assert_eq!(title("p/other", "ask"), None);
         assert_eq!(title("ask/other", "ask"), None);
+        assert!(is_step("p/group[3]/child#2", &["group", "child"]) && is_step("p/group[3]/child#2", &["group"]));
+        assert!(!is_step("p/group[3]/child#2", &["child"]) && !is_step("p/group", &["group", "child"]));
     }
 }

@@ -347,7 +347,7 @@ fn name(node: &Value) -> Markup {
             @match (node["kind"].as_str().unwrap_or_default(), counts) {
                 ("phase", _) => (counted(children, "step", "steps")),
                 (_, Some(counts)) => {
-                    (counted(children, "element", "elements"))
+                    (counted(counts.values().filter_map(Value::as_u64).sum(), "element", "elements"))
                     @if let Some(failed) = counts.get("failed").and_then(Value::as_u64) { ", " span.bad { (failed) " failed" } }
                 },
                 ("step", None) => { @if let Some(attempts) = attempts(node) { (attempts) " attempts" } },

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use etude_core::exact::Exact;
 use etude_runs::document::Document;
-use etude_runs::inspect::{Inspected, Stream};
+use etude_runs::inspect::{Groups, Inspected, Stream};
 use etude_runs::listing::{Group, Side, Stats};
 use etude_runs::target::Target;
 use etude_runtime::clock;
@@ -120,6 +120,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
     let output = run.document.output.as_ref().filter(|_| has_output);
     let extra = render::Extra {
+        groups: groups_of(remote, &run)?,
         started: created.map(clock::local).unwrap_or_default(),
         output: output.map(|output| output_excerpt(output, width)).transpose()?,
         resume: can_continue.then(|| format!("etude runs resume {}", short(&run.id))),
@@ -127,6 +128,31 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     };
     stdout::styled(&render::text(&facts, &extra));
     Ok(Exit::Done)
+}
+
+/// The groups around the steps of a run, from its tree.
+fn groups_of(remote: &Remote, run: &RunDocument) -> Result<Groups, Problem> {
+    let (mut groups, mut after) = (Groups::default(), None);
+    let steps = run.document.members.get("steps").and_then(Value::as_array);
+    if !steps.is_some_and(|steps| steps.iter().any(|step| step["type"] == "parallel")) {
+        return Ok(groups);
+    }
+    let path = format!("/v1/runs/{}/tree", run.id);
+    loop {
+        let mut query = vec![("limit", PAGE.to_string())];
+        query.extend(after.map(|after| ("after", after)));
+        let (nodes, next) = remote.list(&path, &query, "nodes")?;
+        for node in nodes.iter().filter(|node| node["kind"] == "step") {
+            let (id, parent) = (node["id"].as_str().unwrap_or_default(), node["parent"].as_str().unwrap_or_default());
+            if parent.contains('/') {
+                groups.add(id, parent);
+            }
+        }
+        after = next;
+        if after.is_none() {
+            return Ok(groups);
+        }
+    }
 }
 
 /// Document of `runs show` without the output, which may be large.

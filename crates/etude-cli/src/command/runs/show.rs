@@ -56,7 +56,8 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     if context.is_json() {
         return json_document(&*engine, &view, replayed.as_ref());
     }
-    let text = overview(&*engine, &view, replayed.as_ref(), layout::width())?;
+    let extra = render::Extra { groups: groups_of(context, &*engine, &view), ..render::Extra::default() };
+    let text = overview(&*engine, &view, replayed.as_ref(), extra)?;
     stdout::styled(&text);
     Ok(Exit::Done)
 }
@@ -82,7 +83,13 @@ fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Resu
 }
 
 /// Overview of the run on one screen.
-fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, width: usize) -> Result<String, Problem> {
+fn overview(
+    engine: &dyn Engine,
+    view: &RunView,
+    replayed: Option<&Replayed>,
+    extra: render::Extra,
+) -> Result<String, Problem> {
+    let width = layout::width();
     let document = facts(engine, view, replayed)?;
     let output = match (&view.result, view.row.state) {
         (None, _) | (_, RunState::Running | RunState::Moved) => None,
@@ -92,7 +99,12 @@ fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, wi
     let can_continue = matches!(view.row.state, RunState::Failed | RunState::Cancelled);
     let resume = can_continue.then(|| format!("etude runs resume {}", short(&view.row.id)));
     let started = clock::local(view.row.created_at_ms);
-    Ok(render::text(&document, &render::Extra { started, output, resume, width }))
+    Ok(render::text(&document, &render::Extra { started, output, resume, width, ..extra }))
+}
+
+/// The groups around the steps of a run; none if its definition cannot be read.
+fn groups_of(context: &Context, engine: &dyn Engine, view: &RunView) -> Groups {
+    definition_as_pinned(context, engine, view).map(|definition| Groups::of(&definition.plan)).unwrap_or_default()
 }
 
 /// Beginning of an output: a string as text, everything else as JSON.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use etude_core::failure::FailureKind;
 use etude_core::report::{self, bytes, duration};
 use etude_core::shell;
-use etude_runs::inspect::Place;
+use etude_runs::inspect::{Groups, Place};
 use serde_json::Value;
 
 use super::attempts::{self, Attempt};
@@ -41,6 +41,8 @@ pub(crate) struct Extra {
     pub(crate) output: Option<Excerpt>,
     /// Command that continues the run, if one does.
     pub(crate) resume: Option<String>,
+    /// The groups around steps.
+    pub(crate) groups: Groups,
     /// Line width in characters.
     pub(crate) width: usize,
 }
@@ -60,7 +62,7 @@ pub(crate) fn text(document: &Value, extra: &Extra) -> String {
         out.push_str(&failure(error, extra.width));
     }
     waiting(&mut out, document);
-    steps(&mut out, document, extra.width);
+    steps(&mut out, document, extra);
     if let Some(output) = &extra.output {
         let id = document["run_id"].as_str().unwrap_or_default();
         let _ = writeln!(out, "\n{BOLD}output{BOLD:#}");
@@ -222,12 +224,18 @@ fn waiting(out: &mut String, document: &Value) {
     }
 }
 
-fn steps(out: &mut String, document: &Value, width: usize) {
+fn steps(out: &mut String, document: &Value, Extra { groups, width, .. }: &Extra) {
     let rows: Vec<&Value> = document["steps"].as_array().into_iter().flatten().collect();
     if rows.is_empty() {
         return;
     }
-    let names: Vec<String> = rows.iter().map(|row| clip(row["name"].as_str().unwrap_or_default(), 32)).collect();
+    // A child of a group is below it.
+    let name = |row: &&Value| {
+        let id = format!("{}/{}", member(row, "phase"), row["name"].as_str().unwrap_or_default());
+        let depth = groups.around(&id).count();
+        format!("{}{}", "  ".repeat(depth), clip(row["name"].as_str().unwrap_or_default(), 32))
+    };
+    let names: Vec<String> = rows.iter().map(name).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let is_quiet = |row: &Value| matches!(row["status"].as_str(), Some("succeeded" | "skipped")) || is_untouched(row);
     let loud = rows.iter().filter(|row| !is_quiet(row)).count();
