@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use etude_runtime::driver::Stop;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::exit::Exit;
@@ -80,26 +81,31 @@ fn listeners() -> MutexGuard<'static, Vec<Listener>> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives signals on a separate thread that nothing else can block: all others may wait for a pipe or a dead network disk.
+/// Receives signals on a separate thread that nothing else can block: all others may wait for a pipe or a dead network disk. The
+/// handlers are installed here, so that a run does not wait for that thread to begin.
 fn receive() -> io::Result<()> {
-    let (ready, is_ready) = mpsc::channel();
+    let (give, given) = mpsc::channel::<(Runtime, unix::Signals)>();
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => return drop(ready.send(Err(error))),
-        };
+        let Ok((runtime, mut signals)) = given.recv() else { return };
         runtime.block_on(async {
-            let mut signals = match unix::Signals::new() {
-                Ok(signals) => signals,
-                Err(error) => return drop(ready.send(Err(error))),
-            };
-            let _ = ready.send(Ok(()));
             loop {
                 received(signals.next().await);
             }
         });
     })?;
-    is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for signals ended")))
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let signals = {
+        let _entered = runtime.enter();
+        unix::Signals::new()
+    };
+    match signals {
+        Ok(signals) => give.send((runtime, signals)).map_err(|_| io::Error::other("the thread for signals ended")),
+        Err(error) => {
+            // Another runtime may be around this one, which must not wait.
+            runtime.shutdown_background();
+            Err(error)
+        }
+    }
 }
 
 fn received(name: &'static str) {
