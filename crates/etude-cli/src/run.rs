@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, FromArgMatches};
+use clap::{Args as _, CommandFactory as _, FromArgMatches};
 use etude_core::failure::FailureKind;
 use etude_process::{guard, sandbox};
 use serde_json::{Value, json};
@@ -150,14 +150,29 @@ fn about(shown: &clap::Error, typed: &[OsString]) -> Value {
 
 /// Parses a command line. Only help needs the examples of all commands, which take longer to build than all the rest.
 pub(crate) fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let parse = |command: clap::Command| {
-        let matches = command.color(clap::ColorChoice::Auto).try_get_matches_from(words)?;
-        Cli::from_arg_matches(&matches)
-    };
-    parse(Cli::command()).or_else(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => parse(args::command()),
+    if let Some(cli) = of_run(words) {
+        return Ok(cli);
+    }
+    parsed(Cli::command(), words).or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => parsed(args::command(), words),
         _ => Err(error),
     })
+}
+
+fn parsed(command: clap::Command, words: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = command.color(clap::ColorChoice::Auto).try_get_matches_from(words)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Parses `etude run` without all other commands. Their options took a third of the instructions of a run of one step. `None` for
+/// other commands, for help and for errors, of which all commands are a part.
+fn of_run(words: &[OsString]) -> Option<Cli> {
+    const NAME: &str = "run";
+    if !words.iter().any(|word| word == NAME) {
+        return None;
+    }
+    let command = args::Global::augment_args(clap::Command::new("etude").disable_help_subcommand(true));
+    parsed(command.subcommand(args::Run::augment_args(clap::Command::new(NAME))), words).ok()
 }
 
 /// True if `--format json` is on a command line that could not be parsed, because a document is promised there too.
@@ -260,5 +275,39 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `etude run` alone is parsed as with all other commands; these report help and errors.
+    #[test]
+    fn run_alone_is_parsed_as_with_all_commands() {
+        let lines = [
+            "run",
+            "run -C demo --pipeline hello -i name=Ada",
+            "-C run run -p p -q --strict --max-cost 1.5",
+            "--format json run hello there",
+            "run runs list",
+            "run --dry-run -v -- -x",
+            "run -p",
+            "run --nonsense",
+            "run --help",
+            "--version run",
+            "help run",
+            "runs list",
+            "-C run runs list",
+            "learn run",
+            "run -C",
+            "--nonsense run",
+        ];
+        for line in lines {
+            let words: Vec<OsString> = format!("etude {line}").split(' ').map(OsString::from).collect();
+            let all = parsed(Cli::command(), &words).ok().filter(|cli| matches!(cli.command, Command::Run(_)));
+            let text = |cli: Option<Cli>| cli.map(|cli| format!("{cli:?}"));
+            assert_eq!(text(of_run(&words)), text(all), "{line}");
+        }
     }
 }
