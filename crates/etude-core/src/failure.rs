@@ -1,13 +1,8 @@
 //! Failures of a run: facts, with one kind per cause. Each kind has its code and its exit status.
 
-mod cause;
-
 use crate::data::Json;
 use crate::outcome::Stderr;
 use crate::plan::Origin;
-
-pub use cause::Cause;
-pub(crate) use cause::{MAX_TURNS, NO_RESPONSE, OF_PROVIDER};
 
 crate::words! {
     /// The class of a failure. The word is contract (`design: cli`, "`kind` words"). In the order of the codes.

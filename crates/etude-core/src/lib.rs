@@ -7,6 +7,7 @@
 //! Read in this order: [`plan`] (definition of a run), [`effect`] and [`outcome`] (exchange with the outside world),
 //! [`machine`] (from outcomes to the next effects), [`report`] (events and results).
 
+pub mod cause;
 pub mod condition;
 pub mod data;
 pub mod digest;

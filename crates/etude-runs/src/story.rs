@@ -4,8 +4,8 @@
 //! record. Events before the first outcome of an attempt belong to the record that begins the attempt; in the first
 //! attempt they belong to 0.
 
-mod event;
 mod pinned;
+mod wire;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ use etude_runtime::engine::{Engine, Error, NewRun, Positioned, Record, RunRow, R
 use etude_runtime::record;
 use serde_json::{Value, json};
 
-use self::event::{Published, name_of};
+use self::wire::{Published, name_of};
 use crate::inspect::Replay;
 use crate::target::Target;
 
-pub use event::event_json;
 pub use pinned::Pinned;
+pub use wire::event_json;
 
 /// Maximum number of records in memory at once.
 const PAGE: u32 = 250;

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use etude_core::failure::{Cause, Failure, FailureKind, Phase};
+use etude_core::cause::Cause;
+use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::outcome::Stderr;
 use etude_core::report::{clip, duration};
 use etude_models::CallCause;

@@ -1,8 +1,9 @@
 //! Failures that follow from the outcome of an effect, independent of the construct that started it.
 
 use super::{Cx, NAMES_LIMIT};
+use crate::cause::NO_RESPONSE;
 use crate::effect::EffectId;
-use crate::failure::{Failure, FailureKind, NO_RESPONSE};
+use crate::failure::{Failure, FailureKind};
 use crate::model::{CallFailure, CallFailureKind, Usage};
 use crate::outcome::{Exit, ProcessEnd};
 

@@ -1,7 +1,7 @@
 //! Causes of failures for which a fix is known. A journal stores only the message, so a cause is read from it, with the words
 //! with which the interpreter writes it.
 
-use super::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind};
 
 /// Between the caller of a model and the reason of the call's failure.
 pub(crate) const NO_RESPONSE: &str = " got no response: ";
