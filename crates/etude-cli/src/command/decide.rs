@@ -151,7 +151,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<Decided>, Probl
     Ok(Some(Decided { id: id.clone(), is_live }))
 }
 
-/// What the run waits for: according to its result, or to its journal if it is at work or interrupted (ADR 0189).
+/// Questions that the run waits for: those of its result, or of its journal if it is at work or interrupted (ADR 0189).
 fn waiting_of(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Vec<Value>, Problem> {
     match view.row.state {
         RunState::Waiting => Ok(super::runs::document_of(engine, view)?.waiting),

@@ -108,14 +108,9 @@ fn error(failure: &Failure, address: Option<&str>) -> Value {
     out
 }
 
-fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
-    let wanted = wanted(args)?;
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(Tls::load(cert, key).map_err(Problem::environment)?),
-        _ => None,
-    };
-    let state = paths::state_dir().map_err(Problem::environment)?;
-    let mut settings = Settings::new(&state, served(context, args)?);
+/// The settings of a server whose files are in `state`.
+fn settings(context: &Context, args: &args::Serve, state: &Path) -> Result<Settings, Problem> {
+    let mut settings = Settings::new(state, served(context, args)?);
     settings.config.clone_from(&context.global.config);
     settings.names.clone_from(&args.host);
     settings.is_behind_proxy = args.behind_proxy;
@@ -123,6 +118,17 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     settings.allowed_origins = args.allow_origin.iter().map(|origin| allowed(origin)).collect::<Result<_, _>>()?;
     limit(&mut settings, context, args.drain_timeout)?;
     settings.adopts_all = args.adopt == args::Adopt::All;
+    Ok(settings)
+}
+
+fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
+    let wanted = wanted(args)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(Tls::load(cert, key).map_err(Problem::environment)?),
+        _ => None,
+    };
+    let state = paths::state_dir().map_err(Problem::environment)?;
+    let settings = settings(context, args, &state)?;
     let engine = engine_for(context, &settings)?;
     let dir = state.join("serve");
     Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
