@@ -312,8 +312,13 @@ fn working() -> Test {
 
 const BOTH: [&str; 5] = ["run", "-p", "both", "--format", "json"];
 
+/// The document as printed, with ids and durations.
+fn document(ran: &crate::ran::Ran) -> Value {
+    serde_json::from_slice(&ran.raw).expect("stdout is JSON")
+}
+
 fn question(ran: &crate::ran::Ran, message: &str) -> String {
-    let document: Value = serde_json::from_slice(&ran.raw).expect("stdout is JSON");
+    let document = document(ran);
     let all = &document["waiting"];
     let found = all.as_array().and_then(|all| all.iter().find(|one| one["payload"]["message"] == message));
     found.and_then(|one| one["id"].as_str()).expect("a question").to_owned()
@@ -352,7 +357,9 @@ fn a_decision_about_a_run_at_work_follows_it() {
     let (_, other, at_work) = answered(&test);
     let following = test.start(&["deny", &other, "--reason", "no", "--resume", "--format", "json"]);
     let ends = |ran: crate::ran::Ran| ran.exit(1).has("/status", "failed").has("/errors/0/kind", "approval_denied");
-    wait_until("the denial is stored", || test.run(&["approve", &other]).err().contains("already been answered"));
+    let journal = rusqlite::Connection::open(test.path("home/.local/state/etude/journal.db")).expect("it opens");
+    let answers = || journal.query_row("select count(*) from signals", [], |row| row.get::<_, i64>(0)).expect("sql");
+    wait_until("the denial is stored beside the approval", || answers() == 2);
     test.put("go", "");
     ends(at_work.finish());
     ends(following.finish());
@@ -395,8 +402,8 @@ fn the_duration_of_a_run_at_work_excludes_its_wait() {
     test.wait_for("begun");
     let serving = Serving::start(&test, &["--port", "0"]);
     let durations = || {
-        let list = test.run(&["runs", "list", "--format", "json"]).exit(0).at("/runs/0/duration_ms");
-        let show = test.run(&["runs", "show", &id, "--format", "json"]).exit(0).at("/duration_ms");
+        let list = document(&test.run(&["runs", "list", "--format", "json"]))["runs"][0]["duration_ms"].clone();
+        let show = document(&test.run(&["runs", "show", &id, "--format", "json"]))["duration_ms"].clone();
         let row = serving.document("GET", "/v1/runs", "")["runs"][0]["duration_ms"].clone();
         let document = serving.document("GET", &format!("/v1/runs/{id}"), "")["duration_ms"].clone();
         [list, show, row, document].map(|duration| duration.as_u64().expect("a number"))
@@ -404,7 +411,7 @@ fn the_duration_of_a_run_at_work_excludes_its_wait() {
     let working = durations();
     assert!(working.is_sorted() && working.iter().all(|ms| *ms > 0 && *ms < HOUR_MS), "{working:?}");
     test.put("go", "");
-    let end = at_work.finish().exit(0).at("/duration_ms").as_u64().expect("a number");
+    let end = document(&at_work.finish())["duration_ms"].as_u64().expect("a number");
     assert!((working[3]..HOUR_MS).contains(&end), "{working:?} and then {end}");
     assert_eq!(durations(), [end; 4]);
 }

@@ -177,9 +177,9 @@ fn an_answer_of_millions_of_values_takes_no_memory() {
     };
     let server = Server::new([Reply::says(&nothings(40 << 20))]);
     let refused = "it has more than 1 million values; at most as many are looked into";
-    with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
+    with_schema(&server).bounded_by(1792 << 10, RUN).exit(1).stderr_has(refused);
     let server = Server::new([Reply::Body(nothings(40 << 20))]);
-    with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
+    with_schema(&server).bounded_by(1792 << 10, RUN).exit(1).stderr_has(refused);
 }
 
 /// any output is passed on; code that would have to parse millions of values reports that it will not.
