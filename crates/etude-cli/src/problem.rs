@@ -79,6 +79,7 @@ impl Problem {
     }
 
     /// Messages of all failures, without the hints, as people read them.
+    #[cfg(any(test, feature = "postgres"))]
     pub(crate) fn message(&self) -> String {
         if let Some(drawn) = &self.drawn {
             return drawn.clone();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "serve")]
 use crate::serve::Serving;
 use crate::test::{Running, Test, printing, wait_until, with_some_limit};
 
@@ -366,6 +367,7 @@ fn a_decision_about_a_run_at_work_follows_it() {
 }
 
 /// ADR 0216: the same for a run of a server.
+#[cfg(feature = "serve")]
 #[test]
 fn a_run_at_work_takes_an_answer_on_a_server() {
     for is_named in [true, false] {
@@ -384,6 +386,7 @@ fn a_run_at_work_takes_an_answer_on_a_server() {
 }
 
 /// ADR 0217: the duration of a run is its active time, during its work as at its end: lists, `runs show` and HTTP agree.
+#[cfg(feature = "serve")]
 #[test]
 fn the_duration_of_a_run_at_work_excludes_its_wait() {
     const HOUR_MS: u64 = 3_600_000;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "serve")]
 use crate::serve::Serving;
 use crate::server::{Reply, Server};
 use crate::test::Test;
@@ -377,6 +378,7 @@ fn what_cannot_be_done_says_what_can_be() {
 }
 
 /// cli: an empty list names the filter that matches nothing, and a pipeline that does not exist has a suggestion.
+#[cfg(feature = "serve")]
 #[test]
 fn an_empty_list_names_its_filter() {
     let test = Test::new().pipeline("sort-mail", |p| p.note("a", "1")).pipeline("other", |p| p.note("a", "1"));
@@ -401,6 +403,7 @@ fn an_empty_list_names_its_filter() {
 }
 
 /// the children of a group are below it in the overview of a run, here and on a server.
+#[cfg(feature = "serve")]
 #[test]
 fn children_of_a_group_are_below_it() {
     let steps = "  - {name: list, type: code, command: \"echo '{\\\"output\\\": [1, 2]}'\"}\n  - name: g\n    type: parallel\n    for_each: '{{list.output}}'\n    steps:\n      - {name: x, type: code, command: \"echo '{\\\"output\\\": 1}'\"}\n      - {name: y, type: code, command: \"echo '{\\\"output\\\": 1}'\"}\n";

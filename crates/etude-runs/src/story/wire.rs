@@ -27,7 +27,7 @@ pub(super) const fn name_of(event: &Event) -> &'static str {
         Event::Detour { .. } => "detour",
         Event::ToolsMissing { .. } => "tools_missing",
         Event::ContextTrimmed { .. } => "context_trimmed",
-        Event::Stage { name, .. } => *name,
+        Event::Stage { name, .. } => name,
         Event::ItemStarted { .. } => "item_started",
         Event::ItemEnded { .. } => "item_ended",
     }
