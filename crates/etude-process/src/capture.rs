@@ -14,6 +14,12 @@ const TAIL_LIMIT: usize = 8 * 1024;
 /// first line is seen.
 const RECENT_LIMIT: usize = 2 * TAIL_LIMIT;
 
+/// Maximum length in bytes of the stderr that is kept as a whole. The stderr of a step never fails it, so the step goes on.
+const MAX_KEPT: u64 = 512 << 20;
+
+/// Line after the stderr that is kept, if there was more.
+const LEFT_OUT: &str = "\n[etude: the rest of stderr is not kept; only its last lines are]\n";
+
 /// Bytes in memory up to [`INLINE_LIMIT`], in a scratch file beyond it.
 #[derive(Debug)]
 pub(super) struct Capture<'s> {
@@ -122,7 +128,7 @@ impl Spill {
     }
 }
 
-/// Capture of stderr: all of it, its last lines, and its size.
+/// Capture of stderr: all of it up to a maximum, its last lines, and its size.
 #[derive(Debug)]
 pub(super) struct Diagnostics<'s> {
     all: Capture<'s>,
@@ -131,16 +137,29 @@ pub(super) struct Diagnostics<'s> {
     newlines: u64,
     bytes: u64,
     ends_in_line: bool,
+    /// Maximum of bytes in `all`, without the line about those left out.
+    most: u64,
 }
 
 impl<'s> Diagnostics<'s> {
     pub(super) fn new(store: &'s dyn BlobStore) -> Self {
-        Self { all: Capture::new(store), recent: Vec::new(), newlines: 0, bytes: 0, ends_in_line: false }
+        Self {
+            all: Capture::new(store),
+            recent: Vec::new(),
+            newlines: 0,
+            bytes: 0,
+            ends_in_line: false,
+            most: MAX_KEPT,
+        }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
-        self.all.push(bytes);
+        let room = usize::try_from(self.most.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
+        self.all.push(&bytes[..bytes.len().min(room)]);
+        if self.bytes <= self.most && room < bytes.len() {
+            self.all.push(LEFT_OUT.as_bytes());
+        }
         self.bytes += bytes.len() as u64;
         self.newlines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.ends_in_line = *last != b'\n';
@@ -210,6 +229,23 @@ mod tests {
         let (stderr, ..) = stderr_of(&[b"one\ntw", b"o"]);
         assert_eq!(stderr, Stderr { tail: "one\ntwo".to_owned(), lines: 2, bytes: 7, blob: None });
         assert_eq!(stderr_of(&[]).0, Stderr::default());
+    }
+
+    /// ADR 0222: stderr without an end does not fill the disk.
+    #[test]
+    fn stderr_is_kept_up_to_a_maximum() {
+        let (dir, chunk) = (tempfile::tempdir().expect("a directory"), "line\n".repeat(20_000));
+        let store = FileBlobs::new(dir.path(), false);
+        let mut stderr = Diagnostics { most: 250_000, ..Diagnostics::new(&store) };
+        for _ in 0..5 {
+            stderr.push(chunk.as_bytes());
+        }
+        stderr.push(b"end\n");
+        let stderr = stderr.finish();
+        assert_eq!((stderr.lines, stderr.bytes), (100_001, 500_004));
+        assert!(stderr.tail.ends_with("line\nend\n"), "{}", stderr.tail);
+        let kept = format!("{}{LEFT_OUT}", "line\n".repeat(50_000));
+        assert_eq!(stderr.blob, Some(Digest::of(kept.as_bytes())));
     }
 
     /// the tail consists of whole lines, and all of stderr is in the store.
