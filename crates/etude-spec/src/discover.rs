@@ -51,6 +51,8 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
             if let Some(stem) = stem.filter(|stem| !stem.is_empty() && !stem.starts_with(['_', '.'])) {
                 let path = format!("{PIPELINES}/{}", entry.name);
                 found.diagnostics.push(diagnose::pipeline_without_directory(&path, stem));
+            } else if entry.kind == FileKind::Other && !entry.name.starts_with(['_', '.']) {
+                found.diagnostics.extend(broken_link(sources, &format!("{PIPELINES}/{}", entry.name)));
             }
             continue;
         }
@@ -63,6 +65,18 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
     }
     found.pipelines.sort_unstable();
     found
+}
+
+/// Warning about a link that leads to nothing which can be read; `None` for other special files.
+fn broken_link(sources: &dyn Sources, path: &str) -> Option<Diagnostic> {
+    let why = match sources.kind(path) {
+        Ok(_) => return None,
+        Err(ReadFailure::Missing) => "its symbolic link has no target".to_owned(),
+        Err(ReadFailure::Outside) => "its symbolic link leads out of the app's directory".to_owned(),
+        Err(ReadFailure::Other(why)) => why,
+        Err(ReadFailure::WrongKind | ReadFailure::TooLarge { .. }) => "it cannot be read".to_owned(),
+    };
+    Some(diagnose::unread_pipeline(path, &why))
 }
 
 /// Path of the definition of `name` in `pipelines/`.

@@ -157,6 +157,14 @@ pub(crate) fn pipeline_without_directory(path: &str, stem: &str) -> Diagnostic {
     ))
 }
 
+/// An entry of `pipelines/` that cannot be read; `why` is a clause about it.
+pub(crate) fn unread_pipeline(path: &str, why: &str) -> Diagnostic {
+    let file = SourceFile::new(path, "");
+    Diagnostic::error(Code::NoPipelineFile, &file, None, format!("{} is not read: {why}", quoted(path)))
+        .severity(Severity::Warning)
+        .hint("let it lead to a directory of the app, or remove it; a name that begins with `_` is ignored")
+}
+
 /// A file that would be read if its name ended in `.yaml`.
 pub(crate) fn ends_in_yml(path: &str) -> Diagnostic {
     let file = SourceFile::new(path, "");

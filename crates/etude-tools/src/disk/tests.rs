@@ -113,3 +113,23 @@ fn only_a_missing_directory_is_missing() {
     let no_target = "a symbolic link in its path has no target".to_owned();
     assert_eq!(disk.list("dangling"), Err(ReadFailure::Other(no_target)));
 }
+
+/// a pipeline behind a link that cannot be followed is a warning with its reason; other links are followed.
+#[test]
+fn a_broken_link_among_pipelines_is_named() {
+    let (dir, disk) = app();
+    let place = disk.root().join("pipelines");
+    symlink("nowhere", place.join("dangling")).unwrap();
+    symlink(dir.path(), place.join("out")).unwrap();
+    symlink("p", place.join("same")).unwrap();
+    symlink("nowhere", place.join("_parked")).unwrap();
+    let found = etude_spec::discover::discover(&disk);
+    assert_eq!(found.pipelines, ["p", "same"]);
+    let mut messages: Vec<_> = found.diagnostics.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
+    messages.sort_unstable();
+    let expected = [
+        "`pipelines/dangling` is not read: its symbolic link has no target",
+        "`pipelines/out` is not read: its symbolic link leads out of the app's directory",
+    ];
+    assert_eq!(messages, expected);
+}
