@@ -90,11 +90,11 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
 }
 
 /// Plan of a prompt skill of system D, run by an agent (D-14), from
-/// `{"prompt", "name", "config", "returns", "allowedTools"}`.
+/// `{"prompt", "name", "config", "returns", "allowedTools"}`. Without a name, messages name the tool that it serves.
 ///
 /// # Errors
 /// `prompt` is missing, or `returns` is not a schema.
-pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
+pub fn prompt_skill(args: &Value, serves: Option<&str>) -> Result<Plan, String> {
     let text = |key: &str| args.get(key).and_then(Value::as_str);
     let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
     let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
@@ -108,7 +108,7 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
         Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
     };
     let allowed = text("allowedTools").map(|patterns| vec![patterns.to_owned()]);
-    let name = text("name").unwrap_or("agent");
+    let name = text("name").or(serves).unwrap_or("agent");
     let agent = Agent {
         skill: name.to_owned(),
         tier,

@@ -52,7 +52,7 @@ impl Handler for Agent {
 
 async fn follow(models: Arc<dyn ModelPort>, redactor: Arc<Redactor>, args: &Value, caller: Caller) -> Outcome {
     let failed = |why: String| Throw::new(ThrowKind::Failed, "agent", why);
-    let plan = lower::prompt_skill(args).map_err(failed)?;
+    let plan = lower::prompt_skill(args, caller.serves.as_deref()).map_err(failed)?;
     let models = match lower::named_model(args) {
         None => models,
         Some(id) => models.only(id).ok_or_else(|| {
