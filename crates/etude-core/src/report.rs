@@ -228,6 +228,8 @@ pub enum Event {
     StepStarted {
         /// Index of the step in [`RunResult::steps`].
         row: usize,
+        /// The element that the step works on; `None` outside a group with `for_each`.
+        item: Option<Item>,
     },
     /// An attempt of a step was rejected and is repeated.
     AttemptRejected {
@@ -246,8 +248,14 @@ pub enum Event {
     },
     /// A step is over.
     StepEnded {
-        /// Index of the step in [`RunResult::steps`].
+        /// Index of the step in [`RunResult::steps`], whose facts are those of all elements together.
         row: usize,
+        /// The element that the step worked on; `None` outside a group with `for_each`.
+        item: Option<Item>,
+        /// The end of the step, for this element.
+        status: StepStatus,
+        /// Time that the step was at work on this element, in milliseconds.
+        duration_ms: u64,
     },
     /// A model that calls tools has responded.
     AgentText {

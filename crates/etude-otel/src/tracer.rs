@@ -135,10 +135,10 @@ impl Tracer {
     }
 
     fn replayed(&mut self, event: &Event, rows: &[StepRow]) {
-        if let Event::StepStarted { row } = event {
+        if let Event::StepStarted { row, .. } = event {
             self.begin_step(*row, rows);
         }
-        let ended = if let Event::StepEnded { row } = event { Some(*row) } else { None };
+        let ended = if let Event::StepEnded { row, .. } = event { Some(*row) } else { None };
         // Running steps may gain usage without an event of their own; a step that ended has reported all of its usage.
         for row in self.steps.keys().copied().chain(ended) {
             self.reported.extend(rows.get(row).map(|known| (row, known.usage)));
@@ -148,7 +148,7 @@ impl Tracer {
 
     fn happened(&mut self, event: &Event, rows: &[StepRow]) {
         match event {
-            Event::StepStarted { row } => self.begin_step(*row, rows),
+            Event::StepStarted { row, .. } => self.begin_step(*row, rows),
             Event::AgentText { row, turn, text } => {
                 let mut more: Vec<Attribute> = vec![("etude.turn", u64::from(*turn).into())];
                 if self.captures_content && !text.is_empty() {
@@ -184,7 +184,7 @@ impl Tracer {
                     step.asked_ns = now_ns();
                 }
             }
-            Event::StepEnded { row } => self.end_step(*row, rows),
+            Event::StepEnded { row, status, .. } => self.end_step(*row, *status, rows),
             _ => {}
         }
     }
@@ -209,13 +209,13 @@ impl Tracer {
         self.steps.insert(row, Step { span, asked_ns });
     }
 
-    fn end_step(&mut self, row: usize, rows: &[StepRow]) {
+    fn end_step(&mut self, row: usize, status: StepStatus, rows: &[StepRow]) {
         self.chat(row, rows, Vec::new(), None);
         let (Some(mut step), Some(known)) = (self.steps.remove(&row), rows.get(row)) else { return };
-        step.span.attributes.push(("etude.step.status", known.status.word().into()));
+        step.span.attributes.push(("etude.step.status", status.word().into()));
         step.span.attributes.push(("etude.step.attempts", u64::from(known.attempts).into()));
         step.span.attributes.extend(of_usage(&known.usage));
-        let failed = (known.status == StepStatus::Failed).then(|| known.status.word().to_owned());
+        let failed = (status == StepStatus::Failed).then(|| status.word().to_owned());
         self.ready.push(closed(step.span, failed));
     }
 

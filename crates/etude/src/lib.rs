@@ -39,7 +39,7 @@
 //!
 //! let mut finished = Vec::new();
 //! let mut emit = |progress: Progress<'_>| {
-//!     if let Progress::Machine { event: Event::StepEnded { row }, rows, .. } = progress {
+//!     if let Progress::Machine { event: Event::StepEnded { row, .. }, rows, .. } = progress {
 //!         finished.push(rows[*row].name.clone());
 //!     }
 //! };

@@ -72,11 +72,12 @@ impl Steps {
         Some(match name {
             "step_started" => {
                 self.rows[row].status = StepStatus::Running;
-                Event::StepStarted { row }
+                Event::StepStarted { row, item: item(&event["item"]) }
             }
             "step_ended" => {
                 end(&mut self.rows[row], event);
-                Event::StepEnded { row }
+                let StepRow { status, duration_ms, .. } = self.rows[row];
+                Event::StepEnded { row, item: item(&event["item"]), status, duration_ms }
             }
             "attempt_rejected" => Event::AttemptRejected {
                 row,
@@ -202,7 +203,7 @@ mod tests {
                 },
                 message: "no".to_owned(),
             },
-            Event::StepStarted { row },
+            Event::StepStarted { row, item: Some(item.clone()) },
             Event::AttemptRejected {
                 row,
                 item: Some(item.clone()),
@@ -232,7 +233,7 @@ mod tests {
             Event::Detour { row, why: "so".to_owned() },
             Event::ToolsMissing { row, problems: vec!["so".to_owned()] },
             Event::ContextTrimmed { row, left_out: 2 },
-            Event::StepEnded { row },
+            Event::StepEnded { row, item: None, status: StepStatus::Succeeded, duration_ms: 12 },
         ];
         let mut steps = Steps::default();
         for event in events {

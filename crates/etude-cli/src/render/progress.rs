@@ -130,7 +130,9 @@ impl Face {
                 ));
             }
             Event::StepStarted { .. } if is_replay => {}
-            Event::StepStarted { row } => self.begin(*row, &rows[*row]),
+            Event::StepStarted { row, item } => {
+                self.begin(*row, &of_item(&rows[*row].name, item.as_ref()), rows[*row].kind)
+            }
             Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => {
                 self.show_work(event, rows, is_replay);
             }
@@ -182,7 +184,20 @@ impl Face {
             Event::ContextTrimmed { left_out, .. } => {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
-            Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+            Event::StepEnded { row, item, status, duration_ms } => {
+                let step = &rows[*row];
+                match item {
+                    None => self.end(*row, &harmless(&step.name), step, is_replay),
+                    // The line about the element has the failure. A thousand elements would print thousands of lines.
+                    Some(_) if !self.is_verbose() => self.clear(*row),
+                    // The row has the facts of all elements together.
+                    Some(_) => {
+                        let own = StepRow::new(step.phase, step.name.clone(), step.kind);
+                        let own = StepRow { status: *status, duration_ms: *duration_ms, ..own };
+                        self.end(*row, &of_item(&step.name, item.as_ref()), &own, is_replay);
+                    }
+                }
+            }
         }
     }
 
@@ -280,9 +295,9 @@ impl Face {
         }
     }
 
-    fn begin(&mut self, row: usize, step: &StepRow) {
+    fn begin(&mut self, row: usize, name: &str, kind: &'static str) {
         if self.is_verbose() {
-            self.line(&format!("  ▸ {} {DIM}{}{DIM:#}", step.name, step.kind));
+            self.line(&format!("  ▸ {name} {DIM}{kind}{DIM:#}"));
         }
         let dim = self.dim();
         let Some(bars) = &self.bars else { return };
@@ -293,9 +308,9 @@ impl Face {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_message(format!("{} {dim}{}{dim:#}", step.name, step.kind));
+        bar.set_message(format!("{name} {dim}{kind}{dim:#}"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None, done: (0, 0) });
+        self.running.insert(row, Running { bar, name: name.to_owned(), kind, answer: None, done: (0, 0) });
     }
 
     /// Shows a response while it arrives: an agent's text itself, of data only the amount. Elements of a fan-out run
@@ -333,15 +348,19 @@ impl Face {
         }
     }
 
-    fn end(&mut self, row: usize, step: &StepRow, is_replay: bool) {
+    fn end(&mut self, row: usize, name: &str, step: &StepRow, is_replay: bool) {
+        self.clear(row);
+        let (style, mark) = mark(step.status);
+        self.line(&format!("{style}  {mark}{style:#} {name} {DIM}{}{DIM:#}", facts(step, is_replay)));
+    }
+
+    /// Removes what is shown about a step at work.
+    fn clear(&mut self, row: usize) {
         self.fall_silent(row);
         if let Some(step) = self.running.remove(&row) {
             step.bar.finish_and_clear();
         }
         self.elements.remove(&row);
-        let (style, mark) = mark(step.status);
-        let name = &step.name;
-        self.line(&format!("{style}  {mark}{style:#} {name} {DIM}{}{DIM:#}", facts(step, is_replay)));
     }
 
     fn show_stderr(&mut self, effect: &EffectId, bytes: &[u8]) {

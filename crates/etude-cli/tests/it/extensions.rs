@@ -54,6 +54,27 @@ fn a_failing_element_stops_the_rest_or_is_collected() {
     assert_eq!(collecting.ledger().len(), 4);
 }
 
+/// X-3: the events of a step in a group per element have the element and its own end. The lines of such steps are shown with
+/// `-v`; otherwise the element has one.
+#[test]
+fn steps_of_an_element_have_their_own_ends() {
+    let children = "type: parallel, for_each: \"{{list.output}}\", on_item_failure: collect, steps: [{name: v, type: code, \
+                    env: {N: \"{{item}}\"}, command: \"test $N != 1 && echo '{\\\"output\\\": 1}'\"}]";
+    let list = "{name: list, type: code, command: \"echo '{\\\"output\\\": [0, 1, 2]}'\"}";
+    let steps = format!("  - {list}\n  - {{name: g, {children}}}\n");
+    let test = Test::new().yaml("p", &format!("name: p\ndescription: Groups.\nsteps:\n{steps}"));
+    let ran = test.run(&["run", "-p", "p", "--format", "jsonl"]).exit(0);
+    let out = ran.out().to_owned();
+    let events = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let ends = events.filter(|event| event["event"] == "step_ended" && event["step"] == "v");
+    let ends: Vec<_> = ends.map(|event| format!("{} {}", event["item"]["index"], event["status"])).collect();
+    assert_eq!(ends, ["0 \"succeeded\"", "1 \"failed\"", "2 \"succeeded\""]);
+    let (usual, verbose) = (test.run(&["run", "-p", "p"]).exit(0), test.run(&["run", "-p", "p", "-v"]).exit(0));
+    assert!(!usual.err().contains("✗ v") && usual.err().contains("✗ g[1] 1 failed"), "{}", usual.err());
+    let own = ["▸ v[1] 1 code", "✓ v[0] 0", "✗ v[1] 1", "✓ v[2] 2"];
+    assert!(own.iter().all(|line| verbose.err().contains(line)), "{}", verbose.err());
+}
+
 /// X-3: a group's output is that of its children by name; they run concurrently and do not see each other.
 #[test]
 fn a_group_runs_its_children_at_once() {

@@ -299,6 +299,11 @@ impl Cx {
         }
     }
 
+    /// Time of the run in milliseconds: the end of its latest effect.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// Records that a task of the row begins its work.
     pub(crate) fn enter(&mut self, row: usize) {
         self.set_status(row, StepStatus::Running);

@@ -35,8 +35,8 @@ pub(super) struct StepTask {
     stopped: Option<Failure>,
     /// True if the step's own timeout stopped it, not its surroundings.
     is_timed_out: bool,
-    /// True if the start of the step was reported.
-    has_begun: bool,
+    /// Time at which the start of the step was reported; `None` before that.
+    begun_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl StepTask {
             timer: None,
             stopped: None,
             is_timed_out: false,
-            has_begun: false,
+            begun_ms: None,
         }
     }
 
@@ -67,7 +67,7 @@ impl StepTask {
                     // All children are skipped as well.
                     let rows = self.step_context.row.into_iter().flat_map(|row| row..row + self.step.rows());
                     rows.for_each(|row| cx.set_status(row, StepStatus::Skipped));
-                    self.emit_end(cx);
+                    self.emit_end(cx, StepStatus::Skipped);
                     return Poll::Ready(Ok(Json::null()));
                 }
                 Err(why) => return Poll::Ready(Err(undecided(&self.step.name, "when", &why, &self.values))),
@@ -81,10 +81,10 @@ impl StepTask {
                 Err(why) => return Poll::Ready(Err(undecided(name, "require", &why, &self.values))),
             }
         }
-        self.has_begun = true;
+        self.begun_ms = Some(cx.now_ms());
         if let Some(row) = self.step_context.row {
             cx.enter(row);
-            cx.emit(Event::StepStarted { row });
+            cx.emit(Event::StepStarted { row, item: self.step_context.item.clone() });
         }
         self.timer = self.step.timeout_ms.map(|_| self.step_context.path.aside("timeout"));
         if let Some(timer) = &self.timer {
@@ -127,15 +127,10 @@ impl StepTask {
         }
     }
 
-    fn set_status(&self, cx: &mut Cx, status: StepStatus) {
+    fn emit_end(&self, cx: &mut Cx, status: StepStatus) {
         if let Some(row) = self.step_context.row {
-            cx.set_status(row, status);
-        }
-    }
-
-    fn emit_end(&self, cx: &mut Cx) {
-        if let Some(row) = self.step_context.row {
-            cx.emit(Event::StepEnded { row });
+            let duration_ms = self.begun_ms.map_or(0, |begun_ms| cx.now_ms().saturating_sub(begun_ms));
+            cx.emit(Event::StepEnded { row, item: self.step_context.item.clone(), status, duration_ms });
         }
     }
 
@@ -145,19 +140,22 @@ impl StepTask {
             cx.forget(&id);
         }
         let result = result.map_err(|failure| self.sign(failure));
-        match &result {
+        let status = match &result {
             Ok(_) => {
                 // Applies even if elements failed and were collected.
                 cx.open_work.succeed(self.step_context.path.as_str());
-                self.set_status(cx, StepStatus::Succeeded);
+                StepStatus::Succeeded
             }
-            Err(_) if self.stopped.is_some() && !self.is_timed_out => self.set_status(cx, StepStatus::Cancelled),
-            Err(_) => self.set_status(cx, StepStatus::Failed),
+            Err(_) if self.stopped.is_some() && !self.is_timed_out => StepStatus::Cancelled,
+            Err(_) => StepStatus::Failed,
+        };
+        if let Some(row) = self.step_context.row {
+            cx.set_status(row, status);
         }
-        if let Some(row) = self.step_context.row.filter(|_| self.has_begun) {
+        if let Some(row) = self.step_context.row.filter(|_| self.begun_ms.is_some()) {
             cx.leave(row, self.is_cached());
         }
-        self.emit_end(cx);
+        self.emit_end(cx, status);
         result
     }
 

@@ -75,16 +75,16 @@ fn emit(tracer: &mut Tracer) {
         let rows = [row("fetch", "code", 0), row("answer", "skill", calls)];
         tracer.observe(&Progress::Machine { event: &event, rows: &rows, is_replay: false });
     };
-    reported(Event::StepStarted { row: 0 }, 0);
-    reported(Event::StepEnded { row: 0 }, 0);
-    reported(Event::StepStarted { row: 1 }, 0);
+    reported(Event::StepStarted { row: 0, item: None }, 0);
+    reported(Event::StepEnded { row: 0, item: None, status: StepStatus::Succeeded, duration_ms: 1 }, 0);
+    reported(Event::StepStarted { row: 1, item: None }, 0);
     reported(Event::AgentText { row: 1, turn: 1, text: "the secret plan".to_owned() }, 1);
     let (effect, name) = (EffectId::new("main/answer/1#1"), "Read".to_owned());
     let arguments = "{\"path\": \"secret.txt\"}".to_owned();
     reported(Event::ToolStarted { row: 1, effect: effect.clone(), name: name.clone(), arguments }, 1);
     let error = Some("terminal/PathOutside: secret.txt is outside".to_owned());
     reported(Event::ToolEnded { row: 1, effect, name, error, elapsed_ms: 1 }, 1);
-    reported(Event::StepEnded { row: 1 }, 3);
+    reported(Event::StepEnded { row: 1, item: None, status: StepStatus::Succeeded, duration_ms: 1 }, 3);
 }
 
 fn run() -> Run {
@@ -159,9 +159,9 @@ async fn what_is_replayed_is_not_sent_again() {
         let rows = [row("fetch", "llm", 3), row("answer", "llm", calls), row("last", "code", 0)];
         tracer.observe(&Progress::Machine { event: &event, rows: &rows, is_replay });
     };
-    reported(Event::StepStarted { row: 0 }, 0, true);
-    reported(Event::StepEnded { row: 0 }, 0, true);
-    reported(Event::StepStarted { row: 1 }, 0, true);
+    reported(Event::StepStarted { row: 0, item: None }, 0, true);
+    reported(Event::StepEnded { row: 0, item: None, status: StepStatus::Succeeded, duration_ms: 1 }, 0, true);
+    reported(Event::StepStarted { row: 1, item: None }, 0, true);
     reported(
         Event::AttemptRejected {
             row: 1,
@@ -175,9 +175,9 @@ async fn what_is_replayed_is_not_sent_again() {
         true,
     );
     // A completion that no event reported, before an event of another step.
-    reported(Event::StepStarted { row: 2 }, 2, true);
-    reported(Event::StepEnded { row: 2 }, 2, true);
-    reported(Event::StepEnded { row: 1 }, 3, false);
+    reported(Event::StepStarted { row: 2, item: None }, 2, true);
+    reported(Event::StepEnded { row: 2, item: None, status: StepStatus::Succeeded, duration_ms: 1 }, 2, true);
+    reported(Event::StepEnded { row: 1, item: None, status: StepStatus::Succeeded, duration_ms: 1 }, 3, false);
     tracer.finish(&run()).await.unwrap();
     let (_, body) = requests.recv().unwrap();
     let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();

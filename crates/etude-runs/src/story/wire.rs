@@ -104,10 +104,18 @@ impl Published<'_> {
                 }
                 out.put("payload", &payload.value().unwrap_or_default())?;
             }
-            Event::StepStarted { row } => self.step(out, *row)?,
-            Event::StepEnded { row } => {
+            Event::StepStarted { row, item } => {
                 self.step(out, *row)?;
-                end(out, &self.rows[*row])?;
+                element(out, item.as_ref())?;
+            }
+            Event::StepEnded { row, item, status, duration_ms } => {
+                self.step(out, *row)?;
+                element(out, item.as_ref())?;
+                out.put("status", status.word())?;
+                let row = &self.rows[*row];
+                out.put("attempts", &row.attempts)?;
+                out.put("duration_ms", if item.is_some() { duration_ms } else { &row.duration_ms })?;
+                end(out, row)?;
             }
             Event::AttemptRejected { row, .. } | Event::ItemStarted { row, .. } | Event::ItemEnded { row, .. } => {
                 self.step(out, *row)?;
@@ -135,11 +143,13 @@ impl Published<'_> {
     }
 }
 
-/// Writes the members of a step that is over.
+/// Writes the element that an event is about.
+fn element(out: &mut impl Members, item: Option<&Item>) -> serde_json::Result<()> {
+    item.map_or(Ok(()), |item| out.put("item", &Element::of(item)))
+}
+
+/// Writes further facts of a step that is over, of all elements together.
 fn end(out: &mut impl Members, row: &StepRow) -> serde_json::Result<()> {
-    out.put("status", row.status.word())?;
-    out.put("attempts", &row.attempts)?;
-    out.put("duration_ms", &row.duration_ms)?;
     if row.retries > 0 {
         out.put("retries", &row.retries)?;
     }
@@ -166,9 +176,7 @@ fn work(out: &mut impl Members, event: &Event) -> serde_json::Result<()> {
             out.put("max_attempts", max_attempts)?;
             out.put("rejected_by", rejected_by.word())?;
             out.put("errors", reasons)?;
-            if let Some(item) = item {
-                out.put("item", &Element::of(item))?;
-            }
+            element(out, item.as_ref())?;
         }
         Event::ItemStarted { item, .. } => out.put("item", &Element::of(item))?,
         Event::ItemEnded { item, status, cached, error, done, total, .. } => {

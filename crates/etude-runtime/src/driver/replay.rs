@@ -165,8 +165,8 @@ impl Replay {
     fn report(&self, event: Event, begun: &mut Vec<(usize, Event)>, report: &mut dyn FnMut(&Event, bool)) {
         match &event {
             Event::PhaseStarted(_) if self.is_new_attempt => report(&event, false),
-            Event::StepStarted { row } if self.is_new_attempt => begun.push((*row, event)),
-            Event::StepEnded { row } => {
+            Event::StepStarted { row, .. } if self.is_new_attempt => begun.push((*row, event)),
+            Event::StepEnded { row, .. } => {
                 for (_, event) in begun.extract_if(.., |(begun, _)| begun == row) {
                     report(&event, true);
                 }

@@ -777,25 +777,25 @@ fn a_group_per_element() {
             emit phase business
             emit step g started
             emit item g[0] 1 started
-            emit step a started
+            emit step a[0] 1 started
             start p/g[0]/a process a I=1
-            emit step b started
+            emit step b[0] 1 started
             start p/g[0]/b process b
             done p/g[0]/a exit 1
-            emit step a failed
+            emit step a[0] 1 failed
             abandon p/g[0]/b
             done p/g[0]/b abandoned
-            emit step b cancelled
+            emit step b[0] 1 cancelled
             emit item g[0] 1 failed, 1 of 2
             emit item g[1] 2 started
-            emit step a started
+            emit step a[1] 2 started
             start p/g[1]/a process a I=2
-            emit step b started
+            emit step b[1] 2 started
             start p/g[1]/b process b
             done p/g[1]/a output "a"
-            emit step a failed
+            emit step a[1] 2 succeeded
             done p/g[1]/b output "b"
-            emit step b cancelled
+            emit step b[1] 2 succeeded
             emit item g[1] 2 succeeded, 2 of 2
             emit step g succeeded
             result succeeded [{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 0 of 2: code step `a` exited with status 1","file":"a.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":0}}},{"output":{"a":"a","b":"b"}}]
@@ -981,10 +981,10 @@ fn a_child_of_a_group_per_element_gives_no_output() {
             emit phase business
             emit step g started
             emit item g[0] 1 started
-            emit step a started
+            emit step a[0] 1 started
             start p/g[0]/a process a
             done p/g[0]/a output "a"
-            emit step a succeeded
+            emit step a[0] 1 succeeded
             emit item g[0] 1 succeeded, 1 of 1
             emit step g succeeded
             result failed

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::effect::{Command, Effect, EffectId};
 use crate::failure::Failure;
 use crate::model::{Part, Request, Usage};
-use crate::report::{Event, RunResult, StepRow};
+use crate::report::{Event, Item, RunResult, StepRow};
 
 /// Prefix of the lines of events.
 pub(super) const EVENT: &str = "emit";
@@ -56,19 +56,22 @@ fn last_words(request: &Request) -> String {
 
 pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
     let name = |row: &usize| &rows[*row].name;
+    let shown = |item: Option<&Item>| item.map(ToString::to_string).unwrap_or_default();
     match event {
         Event::PhaseStarted(phase) => format!("{EVENT} phase {}", phase.word()),
         Event::FellBack { fell_back, message } => {
             let (step, reason, writes) = (&fell_back.step, fell_back.reason.word(), fell_back.writes_done);
             format!("{EVENT} fell back at {step}: {reason}, writes {writes}: {message}")
         }
-        Event::StepStarted { row } => format!("{EVENT} step {} started", name(row)),
+        Event::StepStarted { row, item } => format!("{EVENT} step {}{} started", name(row), shown(item.as_ref())),
         Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
-            let (name, item) = (name(row), item.as_ref().map(ToString::to_string).unwrap_or_default());
+            let (name, item) = (name(row), shown(item.as_ref()));
             let (by, why) = (rejected_by.word(), reasons.join("; "));
             format!("{EVENT} step {name}{item} try {attempt} of {max_attempts} rejected by {by}: {why}")
         }
-        Event::StepEnded { row } => format!("{EVENT} step {} {}", name(row), rows[*row].status.word()),
+        Event::StepEnded { row, item, status, .. } => {
+            format!("{EVENT} step {}{} {}", name(row), shown(item.as_ref()), status.word())
+        }
         Event::AgentText { row, turn, text } => format!("{EVENT} step {} turn {turn} says {text}", name(row)),
         Event::ToolStarted { row, effect, .. } => format!("{EVENT} step {} calls {effect}", name(row)),
         Event::ToolEnded { row, effect, error, .. } => match error {

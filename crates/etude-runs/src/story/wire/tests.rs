@@ -48,7 +48,8 @@ fn events() -> Vec<Event> {
     vec![
         Event::PhaseStarted(Phase::Business),
         Event::FellBack { fell_back, message: "it was \"denied\"".to_owned() },
-        Event::StepStarted { row: 0 },
+        Event::StepStarted { row: 0, item: None },
+        Event::StepStarted { row: 1, item: Some(Item { index: 7, label: None }) },
         rejected(None),
         rejected(Some(Item { index: 7, label: None })),
         Event::ItemStarted { row: 0, item: Item { index: 0, label: label("a\"b") } },
@@ -74,8 +75,13 @@ fn events() -> Vec<Event> {
         Event::ToolsMissing { row: 0, problems: vec!["so".to_owned()] },
         Event::ContextTrimmed { row: 0, left_out: 2 },
         Event::Stage { name: "stage.entered", payload: Json::trusted(r#"{ "b": 1.0, "a": "x" }"#) },
-        Event::StepEnded { row: 0 },
-        Event::StepEnded { row: 1 },
+        Event::StepEnded { row: 0, item: None, status: full().status, duration_ms: 0 },
+        Event::StepEnded {
+            row: 1,
+            item: Some(Item { index: 7, label: None }),
+            status: StepStatus::Cancelled,
+            duration_ms: 8,
+        },
     ]
 }
 
@@ -88,6 +94,7 @@ fn the_form_of_each_event_is_fixed() {
         {"event":"phase_started","phase":"business"}
         {"pipeline":"p","step":"ask","reason":"denied","writes_done":1,"event":"fell_back","message":"it was \"denied\""}
         {"event":"step_started","phase":"business","step":"ask \"é\"\n\u0001","type":"llm"}
+        {"event":"step_started","phase":"constructor","step":"plain","type":"code","item":{"index":7,"label":null}}
         {"event":"attempt_rejected","phase":"constructor","step":"plain","type":"code","attempt":1,"max_attempts":3,"rejected_by":"validate","errors":["no","\"\\/\t"]}
         {"event":"attempt_rejected","phase":"constructor","step":"plain","type":"code","attempt":1,"max_attempts":3,"rejected_by":"validate","errors":["no","\"\\/\t"],"item":{"index":7,"label":null}}
         {"event":"item_started","phase":"business","step":"ask \"é\"\n\u0001","type":"llm","item":{"index":0,"label":"a\"b"}}
@@ -103,7 +110,7 @@ fn the_form_of_each_event_is_fixed() {
         {"event":"context_trimmed","phase":"business","step":"ask \"é\"\n\u0001","type":"llm","left_out":2}
         {"event":"stage.entered","payload":{"b":1.0,"a":"x"}}
         {"event":"step_ended","phase":"business","step":"ask \"é\"\n\u0001","type":"llm","status":"failed","attempts":3,"duration_ms":1234,"retries":2,"cached":true,"items":{"total":4,"succeeded":2,"failed":[0,3],"cached":1},"usage":{"calls":2,"input_tokens":30,"output_tokens":4,"cached_tokens":0,"reasoning_tokens":0,"cost_usd":0.3},"model":"mock/\"m\""}
-        {"event":"step_ended","phase":"constructor","step":"plain","type":"code","status":"not_started","attempts":0,"duration_ms":0}
+        {"event":"step_ended","phase":"constructor","step":"plain","type":"code","item":{"index":7,"label":null},"status":"cancelled","attempts":0,"duration_ms":8}
     "#]].assert_eq(&texts);
 }
 
