@@ -130,6 +130,16 @@ fn middleware_of_users_refuses_and_changes() {
     );
 }
 
+/// D-14: the failure of a skill's agent names the skill.
+#[test]
+fn the_failure_of_an_agent_names_its_skill() {
+    let providers =
+        "providers: {mock: {kind: openai-compatible, base_url: \"http://127.0.0.1:9/v1\", api_key: \"${env:NO_KEY}\"}}";
+    let test = project().user_config(&format!("model_mapping: {{standard: mock/m}}\n{providers}\n"));
+    test.put("project/.agents/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+    test.run(&["skill", "run", "tidy"]).exit(4).stderr_has("skill `tidy` got no response");
+}
+
 /// D-10, D-X07 to D-X09, D-X11: arguments and results are checked against their schemas; the function does not run for bad
 /// arguments, and no agent is called if a function has returned a value: there is no model here.
 #[test]
