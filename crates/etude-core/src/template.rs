@@ -172,6 +172,11 @@ impl Template {
         }
     }
 
+    /// True if there is text, even a space, beside the references: the result is never empty.
+    pub fn has_text(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Text(text) if !text.is_empty()))
+    }
+
     /// True if there is no reference.
     pub fn is_literal(&self) -> bool {
         self.references().next().is_none()

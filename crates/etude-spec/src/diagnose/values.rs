@@ -231,6 +231,16 @@ pub(crate) fn bad_condition(file: &File, at: Span, message: String) -> Diagnosti
         .hint(format!("a comparison is `{{value: \"{{{{step.output}}}}\", OP: …}}` with one of {}", list(&words)))
 }
 
+/// A condition that is text with references, so that its value is never empty. `comparison` is the probable intention.
+pub(crate) fn condition_with_text(file: &File, at: Span, field: &str, comparison: Option<&str>) -> Diagnostic {
+    let message = format!("`{field}` has text beside its reference, so it would always be true");
+    let fault = bad_condition(file, at, message);
+    match comparison {
+        Some(comparison) => fault.hint(format!("write the comparison `{comparison}`")),
+        None => fault,
+    }
+}
+
 pub(crate) fn bad_pattern(file: &File, at: Span, why: &str) -> Diagnostic {
     let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
     Diagnostic::error(Code::BadCondition, file, at, format!("`matches` is not a regular expression: {why}"))

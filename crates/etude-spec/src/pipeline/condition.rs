@@ -36,18 +36,50 @@ pub(crate) fn read<'n>(
     if node.as_text().is_some_and(|text| !text.trim().is_empty()) {
         let before = found.list.len();
         let template = templates.read(found, field, node, false)?;
-        if template.is_literal() && found.list.len() == before {
+        let is_sound = found.list.len() == before;
+        if is_sound && template.is_literal() {
             found.push(values::bad_condition(
                 found.file,
                 node.span,
                 format!("`{field}` has no reference, so its result would never change"),
             ));
+        } else if is_sound && template.has_text() {
+            let comparison = node.as_text().and_then(|text| meant(text, &template));
+            found.push(values::condition_with_text(found.file, node.span, field, comparison.as_deref()));
         }
         return Some(Condition::Truthy(bind(node, template)));
     }
     let message = format!("`{field}` must be a template, a comparison or a list of conditions, not {}", node.kind());
     found.push(values::bad_condition(found.file, node.span, message));
     None
+}
+
+/// The comparison that a text such as `{{a.output}} == 3` is meant as.
+fn meant(text: &str, template: &Template) -> Option<String> {
+    const OPERATORS: [(&str, Op); 8] = [
+        ("===", Op::Equals),
+        ("!==", Op::NotEquals),
+        ("==", Op::Equals),
+        ("!=", Op::NotEquals),
+        (">=", Op::Gte),
+        ("<=", Op::Lte),
+        (">", Op::Gt),
+        ("<", Op::Lt),
+    ];
+    let mut references = template.references();
+    let (Some((reference, range)), None) = (references.next(), references.next()) else { return None };
+    let (before, after) = (text.get(..range.start)?, text.get(range.end..)?.trim());
+    let (op, right) = OPERATORS.iter().find_map(|(word, op)| Some((op, after.strip_prefix(word)?.trim())))?;
+    let bare = right.trim_matches(['"', '\'']);
+    // A second operator is part of a longer expression.
+    if !before.trim().is_empty() || bare.is_empty() || bare.contains(['"', '\'', '&', '|', '=', '(']) {
+        return None;
+    }
+    let right = match serde_json::from_str::<Value>(right) {
+        Ok(value) if !value.is_array() && !value.is_object() => value,
+        _ => Value::from(bare),
+    };
+    Some(format!("{{value: \"{{{{{reference}}}}}\", {}: {right}}}", op.word()))
 }
 
 fn all<'n>(
