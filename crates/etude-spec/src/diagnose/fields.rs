@@ -23,11 +23,12 @@ pub(crate) fn unknown_field(
     let has = label(table);
     if !owners.is_empty() {
         let message = format!("{subject} has no field {}", quoted(key));
-        return Diagnostic::error(Code::MisplacedField, file, at, message).label(has).hint(format!(
-            "{} belongs to {}",
-            quoted(key),
-            owners.join(" and ")
-        ));
+        let owners = match owners {
+            [init @ .., last] if !init.is_empty() => format!("{} and {last}", init.join(", ")),
+            _ => owners.concat(),
+        };
+        let hint = format!("{} belongs to {owners}", quoted(key));
+        return Diagnostic::error(Code::MisplacedField, file, at, message).label(has).hint(hint);
     }
     let message = format!("unknown field {} in {subject}", quoted(key));
     let near = || other_word(key, table).or_else(|| did_you_mean(key, table.names()));

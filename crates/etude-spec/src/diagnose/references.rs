@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use etude_core::template::Reference;
+
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::Field;
@@ -24,16 +26,47 @@ pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str])
         let way = rest.strip_prefix('.').filter(|way| !way.is_empty() && !way.contains(' '));
         let way = way.map(|way| format!(".{way}")).unwrap_or_default();
         format!("an output is written `{{{{{head}.output{way}}}}}`")
+    } else if let Some(dotted) = dotted(text) {
+        format!("did you mean `{{{{{dotted}}}}}`?")
     } else if text.contains('[') {
         "an element is written with a dot: `{{step.output.0}}`".to_owned()
     } else if text.contains('|') || text.contains('(') {
         "templates have no filters or functions: compute the value in a code step".to_owned()
+    } else if is_name(text) && text != "input" {
+        format!("a value of the input is written `{{{{input.{text}}}}}`, an output `{{{{step.output}}}}`")
     } else {
         "references are `{{input.name}}` and `{{step.output.field}}`; a literal `{{` is written `\\{{`".to_owned()
     };
     let message =
         if text.is_empty() { "`{{}}` is empty".to_owned() } else { format!("{} is not a reference", quoted(text)) };
     Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// A reference with members in brackets, such as `input['name']` or `step.output[0]`, with dots in their place.
+fn dotted(text: &str) -> Option<String> {
+    let (head, mut rest) = text.split_once('[')?;
+    let mut dotted = head.to_owned();
+    loop {
+        let (member, after) = rest.split_once(']')?;
+        let member = member.trim().trim_matches(['\'', '"']);
+        let is_index = !member.is_empty() && member.chars().all(|c| c.is_ascii_digit());
+        if !is_index && !is_name(member) {
+            return None;
+        }
+        dotted = format!("{dotted}.{member}");
+        let (between, next) = after.split_once('[').unwrap_or((after, ""));
+        dotted.push_str(between);
+        if next.is_empty() {
+            break;
+        }
+        rest = next;
+    }
+    dotted.parse::<Reference>().is_ok().then_some(dotted)
 }
 
 /// Equivalent of references of other tools, and of paths in the input of a code step.
