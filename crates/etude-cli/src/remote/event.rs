@@ -75,8 +75,7 @@ impl Steps {
                 Event::StepStarted { row, item: item(&event["item"]) }
             }
             "step_ended" => {
-                end(&mut self.rows[row], event);
-                let StepRow { status, duration_ms, .. } = self.rows[row];
+                let StepRow { status, duration_ms, .. } = *end(&mut self.rows[row], event);
                 Event::StepEnded { row, item: item(&event["item"]), status, duration_ms }
             }
             "attempt_rejected" => Event::AttemptRejected {
@@ -136,7 +135,7 @@ fn fell_back(event: &Value) -> Option<Event> {
 }
 
 /// Fills in the end of a step.
-fn end(row: &mut StepRow, event: &Value) {
+fn end<'r>(row: &'r mut StepRow, event: &Value) -> &'r StepRow {
     let small = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     row.status = event["status"].as_str().and_then(StepStatus::from_word).unwrap_or(StepStatus::Failed);
     row.attempts = small(&event["attempts"]);
@@ -146,6 +145,7 @@ fn end(row: &mut StepRow, event: &Value) {
     row.items = items(&event["items"]);
     row.usage = record::to_usage(&event["usage"]);
     row.model = event["model"].as_str().map(str::to_owned);
+    row
 }
 
 fn items(items: &Value) -> Option<Items> {

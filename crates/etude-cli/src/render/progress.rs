@@ -129,10 +129,7 @@ impl Face {
                     "{YELLOW}  ↪ {name}{YELLOW:#} deviates at {step} ({reason}): {why}; following SKILL.md"
                 ));
             }
-            Event::StepStarted { .. } if is_replay => {}
-            Event::StepStarted { row, item } => {
-                self.begin(*row, &of_item(&rows[*row].name, item.as_ref()), rows[*row].kind)
-            }
+            Event::StepStarted { .. } | Event::StepEnded { .. } => self.show_step(event, rows, is_replay),
             Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => {
                 self.show_work(event, rows, is_replay);
             }
@@ -184,20 +181,29 @@ impl Face {
             Event::ContextTrimmed { left_out, .. } => {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
-            Event::StepEnded { row, item, status, duration_ms } => {
-                let step = &rows[*row];
-                match item {
-                    None => self.end(*row, &harmless(&step.name), step, is_replay),
-                    // The line about the element has the failure. A thousand elements would print thousands of lines.
-                    Some(_) if !self.is_verbose() => self.clear(*row),
-                    // The row has the facts of all elements together.
-                    Some(_) => {
-                        let own = StepRow::new(step.phase, step.name.clone(), step.kind);
-                        let own = StepRow { status: *status, duration_ms: *duration_ms, ..own };
-                        self.end(*row, &of_item(&step.name, item.as_ref()), &own, is_replay);
-                    }
-                }
+        }
+    }
+
+    /// Shows the start and the end of a step.
+    fn show_step(&mut self, event: &Event, rows: &[StepRow], is_replay: bool) {
+        match event {
+            Event::StepStarted { .. } if is_replay => {}
+            Event::StepStarted { row, item } => {
+                self.begin(*row, &of_item(&rows[*row].name, item.as_ref()), rows[*row].kind);
             }
+            Event::StepEnded { row, item: None, .. } => {
+                self.end(*row, &harmless(&rows[*row].name), &rows[*row], is_replay);
+            }
+            // The line about the element has the failure. A thousand elements would print thousands of lines.
+            Event::StepEnded { row, .. } if !self.is_verbose() => self.clear(*row),
+            Event::StepEnded { row, item, status, duration_ms } => {
+                // The row has the facts of all elements together.
+                let step = &rows[*row];
+                let own = StepRow::new(step.phase, step.name.clone(), step.kind);
+                let own = StepRow { status: *status, duration_ms: *duration_ms, ..own };
+                self.end(*row, &of_item(&step.name, item.as_ref()), &own, is_replay);
+            }
+            _ => {}
         }
     }
 
