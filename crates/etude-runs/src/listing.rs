@@ -163,9 +163,8 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
             Err(why) => (None, Some(why)),
         },
     };
-    let duration_ms = if document.is_some() { 0 } else { active::so_far(engine, &row, now_ms)? };
     let mut listed = Listed {
-        duration_ms,
+        duration_ms: 0,
         mode: Target::parse(&row.target).mode(),
         row,
         cost_usd: None,
@@ -175,6 +174,7 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
         steps: Value::Null,
     };
     let Some(document) = document else {
+        listed.duration_ms = active::so_far(engine, &listed.row, now_ms)?;
         listed.reason = left_alone(engine, &listed.row)?.or(unread);
         return Ok(listed);
     };
