@@ -301,7 +301,7 @@ mod tests {
         enter(engine, Digest::of(content.as_bytes()), name, &facts, now).expect("it is written")
     }
 
-    fn found(engine: &dyn Engine, name: &str) -> Option<(Digest, String)> {
+    fn lookup(engine: &dyn Engine, name: &str) -> Option<(Digest, String)> {
         find(engine, name).ok().map(|kept| (kept.digest, kept.name))
     }
 
@@ -315,12 +315,12 @@ mod tests {
         assert!(!enter_at(&engine, "new", "demo", 3));
         let new = Digest::of(b"new");
         for name in ["prod", "demo"] {
-            assert_eq!(found(&engine, name), Some((new, name.to_owned())));
+            assert_eq!(lookup(&engine, name), Some((new, name.to_owned())));
         }
         assert!(!enter_at(&engine, "old", "prod", 4));
-        assert_eq!(found(&engine, "prod"), Some((Digest::of(b"old"), "prod".to_owned())));
-        assert_eq!(found(&engine, "demo"), Some((new, "demo".to_owned())));
-        assert_eq!(found(&engine, "nowhere"), None);
+        assert_eq!(lookup(&engine, "prod"), Some((Digest::of(b"old"), "prod".to_owned())));
+        assert_eq!(lookup(&engine, "demo"), Some((new, "demo".to_owned())));
+        assert_eq!(lookup(&engine, "nowhere"), None);
         let (listed, _) = list(&engine, None, 9).expect("a page");
         assert_eq!(listed.iter().map(Kept::all_names).collect::<Vec<_>>(), ["prod", "demo, prod"]);
     }

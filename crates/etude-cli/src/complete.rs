@@ -332,12 +332,12 @@ mod tests {
     use super::*;
 
     /// Arguments below `command` that have candidates, with their commands.
-    fn found(command: &Command, path: &str) -> Vec<String> {
+    fn completed_arguments(command: &Command, path: &str) -> Vec<String> {
         let is_completed = |argument: &&Arg| {
             argument.get::<ArgValueCandidates>().is_some() || argument.get::<ArgValueCompleter>().is_some()
         };
         let own = command.get_arguments().filter(is_completed).map(|argument| format!("{path}: {}", argument.get_id()));
-        let below = |inner: &Command| found(inner, format!("{path} {}", inner.get_name()).trim());
+        let below = |inner: &Command| completed_arguments(inner, format!("{path} {}", inner.get_name()).trim());
         own.chain(command.get_subcommands().flat_map(below)).collect()
     }
 
@@ -356,6 +356,6 @@ mod tests {
             "apps run: slug", "skill show: name", "skill explain: name", "skill graph: name", "skill run: name",
             "model test: tier", "explain: words", "help: command",
         ];
-        assert_eq!(found(&command(), ""), expected);
+        assert_eq!(completed_arguments(&command(), ""), expected);
     }
 }

@@ -72,7 +72,7 @@ fn named(global: &Global) -> Option<String> {
 
 impl Remote {
     /// Client of the server that the command line or the environment names; `None` if runs are in the local journal.
-    pub(crate) fn of(context: &Context) -> Result<Option<Self>, Problem> {
+    pub(crate) fn from_context(context: &Context) -> Result<Option<Self>, Problem> {
         let Some(name) = named(&context.global) else { return Ok(None) };
         let app = context.global.app.as_ref().map(|app| app.display().to_string());
         Self::new(Some(name), app).map(Some)
@@ -142,7 +142,11 @@ impl Remote {
             return Ok(response);
         }
         let body = self.body(response).await?;
-        Err(problem::of(&self.way().address, status.as_u16(), &serde_json::from_slice(&body).unwrap_or_default()))
+        Err(problem::from_response(
+            &self.way().address,
+            status.as_u16(),
+            &serde_json::from_slice(&body).unwrap_or_default(),
+        ))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Problem {
@@ -378,7 +382,7 @@ pub(crate) fn refuse_options(options: &[(bool, &str, &str)]) -> Result<(), Probl
 impl Context {
     /// Client of the server that has the runs; `None` if they are in the local journal.
     pub(crate) fn server(&self) -> Result<Option<Remote>, Problem> {
-        Remote::of(self)
+        Remote::from_context(self)
     }
 
     /// True if the runs of this command are on a server.

@@ -45,7 +45,7 @@ impl Telemetry {
     }
 
     fn settings() -> Option<etude_otel::Settings> {
-        etude_otel::Settings::of(&|name| std::env::var(name).ok())
+        etude_otel::Settings::read(&|name| std::env::var(name).ok())
     }
 
     /// Records an event of the driver.

@@ -41,7 +41,7 @@ impl Skill {
     /// # Errors
     /// The frontmatter has errors, or there are too many statements: a sentence without a full stop.
     pub fn read(text: &str, files: Vec<SkillFile>) -> Result<Self, String> {
-        let read = Instructions::of(&SourceFile::new(SKILL_FILE, text));
+        let read = Instructions::parse(&SourceFile::new(SKILL_FILE, text));
         let Instructions { name, allowed, body_start, .. } = read.map_err(|found| {
             let errors = found.into_iter().filter(Diagnostic::is_error).map(|error| error.message);
             errors.collect::<Vec<_>>().join("; ")

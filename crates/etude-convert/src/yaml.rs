@@ -15,7 +15,7 @@ fn block(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(members) if !members.is_empty() => {
             for (name, member) in members {
-                out.push_str(&format!("{indent}{}:", scalar::of(name)));
+                out.push_str(&format!("{indent}{}:", scalar::quote(name)));
                 after_mark(out, member, depth + 1);
             }
         }
@@ -71,7 +71,7 @@ fn is_block(text: &str) -> bool {
 
 fn scalar_of(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar::of(text),
+        Value::String(text) => scalar::quote(text),
         other => other.to_string(),
     }
 }

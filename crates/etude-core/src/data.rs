@@ -177,7 +177,7 @@ impl Json {
     /// values, or a lone surrogate.
     pub fn value(&self) -> Result<serde_json::Value, ReadError> {
         let text = self.text()?;
-        tree::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
+        tree::parse(&text).map_err(|error| ReadError::Opaque(error.to_string()))
     }
 }
 
@@ -240,7 +240,7 @@ impl Json {
     /// As [`Json::value`], except for numbers that are out of the range of a tree.
     pub fn comparand(&self) -> Result<Comparand, ReadError> {
         let text = self.text()?;
-        Comparand::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
+        Comparand::parse(&text).map_err(|error| ReadError::Opaque(error.to_string()))
     }
 }
 

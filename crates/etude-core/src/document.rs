@@ -84,7 +84,7 @@ mod tests {
         let plain = Document::from(tree.clone());
         assert_eq!(plain.to_string(), tree.to_string());
         let deep = "[".repeat(126) + "12345678901234567890123" + &"]".repeat(126);
-        let exact = Exact::of(&format!(r#"{{"id":{deep}}}"#)).ok();
+        let exact = Exact::parse(&format!(r#"{{"id":{deep}}}"#)).ok();
         let document = plain.with("/a~1b/0/args".to_owned(), exact).with("/n".to_owned(), None);
         let expected = format!(r#"{{"n":1.5,"a/b":[{{"args":{{"id":{deep}}}}},{{"args":{{}}}},[]]}}"#);
         assert_eq!(document.to_string(), expected);

@@ -75,11 +75,11 @@ impl Comparand {
     /// The value of a JSON text.
     ///
     /// # Errors
-    /// As [`tree::of`], except for numbers that are out of its range.
-    pub fn of(text: &str) -> Result<Self, TreeError> {
+    /// As [`tree::parse`], except for numbers that are out of its range.
+    pub fn parse(text: &str) -> Result<Self, TreeError> {
         match is_long(text) {
-            false => tree::of(text).map(Self::Plain),
-            true => Exact::of(text).map(Self::Exact),
+            false => tree::parse(text).map(Self::Plain),
+            true => Exact::parse(text).map(Self::Exact),
         }
     }
 
@@ -102,7 +102,7 @@ impl Comparand {
     /// The value with all digits of its numbers.
     pub(crate) fn exact(&self) -> Option<Exact> {
         match self {
-            Self::Plain(value) => Exact::of(&value.to_string()).ok(),
+            Self::Plain(value) => Exact::parse(&value.to_string()).ok(),
             Self::Exact(value) => Some(value.clone()),
         }
     }
@@ -112,8 +112,8 @@ impl Exact {
     /// The value of a JSON text.
     ///
     /// # Errors
-    /// As [`tree::of`], except for numbers that are out of its range.
-    pub fn of(text: &str) -> Result<Self, TreeError> {
+    /// As [`tree::parse`], except for numbers that are out of its range.
+    pub fn parse(text: &str) -> Result<Self, TreeError> {
         tree::check_size(text)?;
         let raw: &RawValue = serde_json::from_str(text)?;
         Ok(Self::below(raw.get(), MAX_DEPTH)?)
@@ -136,7 +136,7 @@ impl Exact {
             Some(b't') => Ok(Self::Bool(true)),
             Some(b'f') => Ok(Self::Bool(false)),
             Some(b'n') => Ok(Self::Null),
-            _ => Ok(Self::Number(Decimal::of(text))),
+            _ => Ok(Self::Number(Decimal::parse(text))),
         }
     }
 
@@ -194,7 +194,7 @@ impl Exact {
 
 impl Decimal {
     /// The value of a JSON number. An exponent beyond 64 bits becomes the largest or smallest of 64 bits.
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let exponent: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { i64::MIN } else { i64::MAX });
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -218,7 +218,7 @@ impl Decimal {
 
     /// True if a tree keeps the same value.
     fn is_kept(&self) -> bool {
-        serde_json::from_str::<Number>(&self.text).is_ok_and(|number| Self::of(&number.to_string()) == *self)
+        serde_json::from_str::<Number>(&self.text).is_ok_and(|number| Self::parse(&number.to_string()) == *self)
     }
 
     fn rounded(&self) -> f64 {
@@ -296,7 +296,7 @@ impl Literal {
     ///
     /// # Errors
     /// As [`Json::comparand`].
-    pub fn of(json: &Json) -> Result<Self, ReadError> {
+    pub fn from_json(json: &Json) -> Result<Self, ReadError> {
         let (tree, exact) = match json.comparand()? {
             Comparand::Plain(tree) => (tree, None),
             Comparand::Exact(exact) => (json.value().unwrap_or_else(|_| exact.rounded()), Some(exact)),
@@ -362,7 +362,7 @@ pub fn rounded_whole(text: &str) -> Option<String> {
     if !is_long(text) {
         return None;
     }
-    let value = Exact::of(text).ok()?;
+    let value = Exact::parse(text).ok()?;
     value.rounded_whole().map(|number| number.text.clone())
 }
 

@@ -585,7 +585,7 @@ impl Path {
     }
 
     /// The same path in a later incarnation of its task.
-    pub(crate) fn again(&self, incarnation: u32) -> Self {
+    pub(crate) fn incarnation(&self, incarnation: u32) -> Self {
         if incarnation == 1 { self.clone() } else { Self(format!("{}@{incarnation}", self.0).into()) }
     }
 

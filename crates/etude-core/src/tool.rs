@@ -255,7 +255,7 @@ pub fn arguments(text: &str) -> Option<Json> {
 pub fn shown_arguments(text: &str) -> Value {
     match text.trim() {
         "" => Value::Object(Map::new()),
-        _ => tree::of_answer(text).unwrap_or_else(|_| Value::from(text)),
+        _ => tree::parse_response(text).unwrap_or_else(|_| Value::from(text)),
     }
 }
 
@@ -265,7 +265,7 @@ const KEEPS_DIGITS: u32 = 14;
 /// The arguments of a call with all digits of their numbers. `None` if [`shown_arguments`] keeps them, if they are not
 /// JSON, or in a run that an earlier `abi` began.
 pub(crate) fn exact_arguments(text: &str, abi: u32) -> Option<Exact> {
-    if abi < KEEPS_DIGITS || !is_long(text) { None } else { Exact::of(text).ok() }
+    if abi < KEEPS_DIGITS || !is_long(text) { None } else { Exact::parse(text).ok() }
 }
 
 /// The arguments of a call for a question: as [`shown_arguments`], with a text of its digits in place of each number
@@ -286,7 +286,7 @@ pub fn written_once(text: String, judged: &Value) -> String {
     if colons(&text) == members(judged) {
         return text;
     }
-    Exact::of(&text).map_or(text, |exact| exact.to_string())
+    Exact::parse(&text).map_or(text, |exact| exact.to_string())
 }
 
 /// Number of members in the objects of a JSON text, with those that are there twice.

@@ -28,22 +28,22 @@ pub enum TreeError {
 ///
 /// # Errors
 /// `text` has more than [`MAX_VALUES`] values, or is not JSON that can be looked into.
-pub fn of(text: &str) -> Result<Value, TreeError> {
-    of_bytes(text.as_bytes(), MAX_VALUES)
+pub fn parse(text: &str) -> Result<Value, TreeError> {
+    parse_bytes(text.as_bytes(), MAX_VALUES)
 }
 
 /// The tree of a response of a model or its provider.
 ///
 /// # Errors
 /// `text` has more than [`MAX_RESPONSE_VALUES`] values, or is not JSON that can be looked into.
-pub fn of_answer(text: impl AsRef<[u8]>) -> Result<Value, TreeError> {
-    of_bytes(text.as_ref(), MAX_RESPONSE_VALUES)
+pub fn parse_response(text: impl AsRef<[u8]>) -> Result<Value, TreeError> {
+    parse_bytes(text.as_ref(), MAX_RESPONSE_VALUES)
 }
 
 /// The value of a text that is one JSON object or array; every other text as it is.
 pub fn composed(text: &str) -> Value {
     let is_composed = text.trim_start().starts_with(['{', '[']);
-    let value = if is_composed { of(text).ok() } else { None };
+    let value = if is_composed { parse(text).ok() } else { None };
     value.unwrap_or_else(|| text.into())
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn check_size(text: &str) -> Result<(), TreeError> {
     if exceeds(text.as_bytes(), MAX_VALUES) { Err(TreeError::TooMany(MAX_VALUES)) } else { Ok(()) }
 }
 
-fn of_bytes(text: &[u8], most: usize) -> Result<Value, TreeError> {
+fn parse_bytes(text: &[u8], most: usize) -> Result<Value, TreeError> {
     if exceeds(text, most) {
         return Err(TreeError::TooMany(most));
     }

@@ -65,7 +65,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn of(entry: &Entry, calls: Value) -> Option<Self> {
+    fn read(entry: &Entry, calls: Value) -> Option<Self> {
         let (kind, run) = match entry.key.split_once('/')? {
             ("run", run) => (RowKind::Run, run),
             ("shadow", run) => (RowKind::Shadow, run),
@@ -217,7 +217,7 @@ pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error
     let mut calls =
         |key: &str| values.remove(key).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let mut rows: Vec<Row> =
-        of(book_of(content))?.iter().filter_map(|entry| Row::of(entry, calls(&entry.key))).collect();
+        of(book_of(content))?.iter().filter_map(|entry| Row::read(entry, calls(&entry.key))).collect();
     rows.retain(|row| row.verdict != Verdict::Forgotten);
     Ok(rows)
 }

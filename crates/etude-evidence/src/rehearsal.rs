@@ -36,7 +36,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// Reads a call in the form of cases: `{"tool", "arguments", "result", "error"}`.
-    pub fn of(value: &Value) -> Self {
+    pub fn parse(value: &Value) -> Self {
         let arguments = value.get("arguments").cloned().unwrap_or_else(|| json!({}));
         let tool = value["tool"].as_str().unwrap_or_default().to_owned();
         Self { tool, arguments, result: value["result"].clone(), error: value["error"].clone() }
@@ -128,7 +128,7 @@ impl Rehearsal {
     }
 
     /// Writes and unrecorded calls so far.
-    pub fn made(&self) -> Made {
+    pub fn calls_made(&self) -> Made {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
     }
 

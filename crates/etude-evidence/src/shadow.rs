@@ -83,7 +83,7 @@ impl Agent {
             if is_made && effect_class(&call.tool, tools) != "reads" {
                 agent.writes.push(Call { tool: call.tool.clone(), arguments: call.arguments.clone() });
             }
-            agent.recorded.push(Recorded::of(&document));
+            agent.recorded.push(Recorded::parse(&document));
         }
         agent
     }

@@ -253,7 +253,7 @@ impl Reader {
     fn begun(&self, effect: String, tool: &str, arguments: &str) -> Call {
         let arguments = match arguments.trim() {
             "" => json!({}),
-            text => tree::of_answer(text).unwrap_or_else(|_| text.into()),
+            text => tree::parse_response(text).unwrap_or_else(|_| text.into()),
         };
         let origins = self.places.origins(&arguments);
         let (result, duration_ms) = (None, None);

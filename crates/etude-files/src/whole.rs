@@ -41,7 +41,7 @@ pub enum Durability {
 /// # Errors
 /// The file cannot be written. The old file is unchanged, unless only the last sync of the directory failed.
 pub fn replace(place: &Path, content: &[u8], access: Access, durability: Durability) -> io::Result<()> {
-    let part = Part::beside(place, access)?;
+    let part = Part::create(place, access)?;
     part.file().write_all(content)?;
     part.put_in_place(durability)
 }
@@ -69,7 +69,7 @@ impl<'p> Part<'p> {
     ///
     /// # Errors
     /// The file cannot be created, or `place` has no file name.
-    pub fn beside(place: &'p Path, access: Access) -> io::Result<Self> {
+    pub fn create(place: &'p Path, access: Access) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
         let name = place.file_name().ok_or_else(no_file)?;

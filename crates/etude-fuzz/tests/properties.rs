@@ -182,7 +182,7 @@ proptest! {
         // Levels that are cached for one tool must be right for the next.
         let mut lines = levels::Lines::default();
         for tool in 0..parents.len() {
-            let found = levels::of(&world, &world.0[&name(tool)], &Strategy::default(), &mut lines);
+            let found = levels::resolve(&world, &world.0[&name(tool)], &Strategy::default(), &mut lines);
             let found = found.ok().map(|levels| levels.iter().map(|level| level.name.clone()).collect::<Vec<_>>());
             prop_assert_eq!(found, reference(tool, &parents).map(|order| order.into_iter().map(name).collect()));
         }

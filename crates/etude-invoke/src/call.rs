@@ -73,7 +73,7 @@ pub struct Digits {
 
 impl Digits {
     /// The digits of the arguments in `text`, which a tree reads as `rounded`. `None` if the tree keeps them.
-    pub fn of(text: &str, rounded: &Arc<Value>) -> Option<Self> {
+    pub fn parse(text: &str, rounded: &Arc<Value>) -> Option<Self> {
         let exact = all_digits(text)?;
         Some(Self { rounded: Arc::clone(rounded), shown: exact.shown(), exact })
     }
@@ -229,7 +229,7 @@ mod tests {
         };
         let mut key = |text: &str, args: &Value| {
             let parsed: Value = serde_json::from_str(text).expect("JSON");
-            checks.digits = Digits::of(text, &Arc::new(parsed)).map(Arc::new);
+            checks.digits = Digits::parse(text, &Arc::new(parsed)).map(Arc::new);
             checks.subject(args).expect("a subject").key()
         };
         let (one, other) = (r#"{"id":12345678901234567890123}"#, r#"{"id":12345678901234567890124}"#);

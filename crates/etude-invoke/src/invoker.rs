@@ -220,5 +220,5 @@ impl fmt::Debug for Invoker {
 
 /// A text as middleware sees it: the parsed value if it is JSON, otherwise a string.
 pub fn as_value(text: &str) -> Value {
-    tree::of(text).unwrap_or_else(|_| json!(text))
+    tree::parse(text).unwrap_or_else(|_| json!(text))
 }

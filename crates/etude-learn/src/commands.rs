@@ -122,7 +122,7 @@ pub(crate) struct Form {
 
 impl Form {
     /// Form of these words; `None` if one of them cannot be an argument, such as an option.
-    pub(crate) fn of<'v>(words: impl Iterator<Item = &'v str> + Clone) -> Option<Self> {
+    pub(crate) fn parse<'v>(words: impl Iterator<Item = &'v str> + Clone) -> Option<Self> {
         let special = |c: &char| !c.is_alphanumeric();
         let first =
             words.clone().filter_map(|word| word.chars().next()).filter(special).filter(|c| *c != '_').collect();
@@ -160,7 +160,7 @@ mod tests {
     /// L-33: a word of another form than in the runs is refused: it could be an option, an assignment or another directory.
     #[test]
     fn words_keep_their_form() {
-        let form = Form::of(["A-17", "v1.2", "x_y"].into_iter()).expect("words");
+        let form = Form::parse(["A-17", "v1.2", "x_y"].into_iter()).expect("words");
         for word in ["B-8", "v1.20.3", "_a", "Käse", "a."] {
             assert!(form.has(word), "{word}");
         }
@@ -170,10 +170,10 @@ mod tests {
         ] {
             assert!(!form.has(word), "{word:?}");
         }
-        let paths = Form::of(["/srv/a b", "x/y"].into_iter()).expect("words");
+        let paths = Form::parse(["/srv/a b", "x/y"].into_iter()).expect("words");
         assert!(paths.has("/srv/c") && !paths.has("/srv/../etc") && !paths.has("$(x)") && !paths.has(" x"));
-        assert_eq!(Form::of(["-x"].into_iter()), None);
-        assert_eq!(Form::of(["a..b"].into_iter()), None);
+        assert_eq!(Form::parse(["-x"].into_iter()), None);
+        assert_eq!(Form::parse(["a..b"].into_iter()), None);
         assert_eq!(form.pattern(), r"\A[\p{Alphabetic}\p{N}_](?:\.?[\p{Alphabetic}\p{N}_-])*\.?\z");
         assert_eq!(paths.pattern(), r"\A[\p{Alphabetic}\p{N}_\x{2f}](?:\.?[\p{Alphabetic}\p{N}_\x{20}\x{2f}-])*\.?\z");
     }

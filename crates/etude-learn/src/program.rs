@@ -138,7 +138,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    pub(crate) fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::String(_) => Some(Self::Text),
             Value::Number(_) => Some(Self::Number),
@@ -181,7 +181,7 @@ impl Condition {
             Self::NotNull(of) => of.find(scope).is_some_and(|value| !value.is_null()),
             Self::Exists(of) => of.find(scope).is_some(),
             Self::Form(of, form) => of.find(scope).and_then(Value::as_str).is_some_and(|word| form.has(word)),
-            Self::Typed { of, scalar, .. } => of.find(scope).and_then(Scalar::of) == Some(*scalar),
+            Self::Typed { of, scalar, .. } => of.find(scope).and_then(Scalar::from_value) == Some(*scalar),
         }
     }
 

@@ -241,7 +241,7 @@ impl<'t> Synth<'_, 't> {
     pub(crate) fn form(&self, var: usize) -> Option<commands::Form> {
         let values = &self.vars[var].values;
         let words: Option<Vec<&str>> = values.iter().map(|value| value.as_ref()?.as_str()).collect();
-        commands::Form::of(words?.into_iter())
+        commands::Form::parse(words?.into_iter())
     }
 
     /// Variables that a term depends on, also through nodes.

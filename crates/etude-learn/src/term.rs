@@ -291,7 +291,7 @@ impl Op {
         }
     }
 
-    pub(crate) fn of(self, left: f64, right: f64) -> f64 {
+    pub(crate) fn apply(self, left: f64, right: f64) -> f64 {
         match self {
             Self::Add => left + right,
             Self::Subtract => left - right,
@@ -371,7 +371,7 @@ impl Func {
             }
             Self::Arithmetic { op, left, right } => {
                 let (left, right) = (left.eval(scope)?, right.eval(scope)?);
-                number(op.of(left.as_f64()?, right.as_f64()?), left.is_i64() && right.is_i64())
+                number(op.apply(left.as_f64()?, right.as_f64()?), left.is_i64() && right.is_i64())
             }
             Self::Branch { on, cases } => {
                 let on = on.eval(scope)?;

@@ -202,7 +202,7 @@ impl Model {
             cost_usd: Some(0.0),
             ..Usage::default()
         };
-        let answer = answer::of(&written.text, is_whole, request, usage, self.label.clone());
+        let answer = answer::build(&written.text, is_whole, request, usage, self.label.clone());
         Ok((answer, timing))
     }
 }

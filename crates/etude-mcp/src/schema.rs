@@ -29,7 +29,7 @@ fn resolved(value: &Value, document: &Value, depth: usize) -> Value {
                 let target =
                     pointer.and_then(|pointer| document.pointer(&percent_decode_str(pointer).decode_utf8_lossy()));
                 let target = target.map_or_else(|| json!({}), |target| resolved(target, document, depth + 1));
-                return beside(target, members, document, depth);
+                return merge(target, members, document, depth);
             }
             let kept = members.iter().filter(|(name, _)| !is_for_references(name));
             kept.map(|(name, value)| (name.clone(), resolved(value, document, depth))).collect::<Map<_, _>>().into()
@@ -47,7 +47,7 @@ fn is_for_references(name: &str) -> bool {
 }
 
 /// The target of a reference, merged with the members beside `$ref`.
-fn beside(target: Value, members: &Map<String, Value>, document: &Value, depth: usize) -> Value {
+fn merge(target: Value, members: &Map<String, Value>, document: &Value, depth: usize) -> Value {
     let Value::Object(mut target) = target else { return target };
     for (name, value) in members.iter().filter(|(name, _)| *name != "$ref" && !is_for_references(name)) {
         target.insert(name.clone(), resolved(value, document, depth));

@@ -31,7 +31,7 @@ pub enum CallCause {
 impl CallCause {
     /// The provider and the cause in the message of a failed call, which begins with `` `PROVIDER/MODEL`: ``. `None` if no fix
     /// is known.
-    pub fn of(message: &str) -> Option<(&str, Self)> {
+    pub fn parse(message: &str) -> Option<(&str, Self)> {
         let (model, why) = message.strip_prefix('`')?.split_once("`: ")?;
         let provider = model.split('/').next()?;
         let status = why.strip_prefix(STATUS).and_then(|rest| rest.get(..3));
@@ -62,8 +62,8 @@ mod tests {
             ("the response cannot be parsed: not JSON", Some(CallCause::Unreadable)),
             ("status 429: quota", None),
         ] {
-            assert_eq!(CallCause::of(&format!("`v/m`: {why}")), expected.map(|cause| ("v", cause)), "{why}");
+            assert_eq!(CallCause::parse(&format!("`v/m`: {why}")), expected.map(|cause| ("v", cause)), "{why}");
         }
-        assert_eq!(CallCause::of("set THE_KEY"), None);
+        assert_eq!(CallCause::parse("set THE_KEY"), None);
     }
 }

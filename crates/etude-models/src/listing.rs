@@ -13,7 +13,7 @@ pub async fn list_models(base_url: &str) -> Option<Vec<String>> {
     if !response.status().is_success() {
         return None;
     }
-    let body = tree::of_answer(read(response).await.ok()?).ok()?;
+    let body = tree::parse_response(read(response).await.ok()?).ok()?;
     let models = body.get("data")?.as_array()?;
     Some(models.iter().filter_map(|model| model.get("id")?.as_str().map(str::to_owned)).collect())
 }

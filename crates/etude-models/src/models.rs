@@ -135,7 +135,7 @@ impl Models {
     pub fn window_tokens(&self, tier: Tier) -> Option<u64> {
         let model = self.first(tier)?;
         let provider = self.providers.get(&model.provider)?;
-        provider.context_window.or_else(|| windows::known(provider.kind, &model.model))
+        provider.context_window.or_else(|| windows::lookup(provider.kind, &model.model))
     }
 
     fn first(&self, tier: Tier) -> Option<&ModelId> {
@@ -241,7 +241,7 @@ impl Models {
         let Some(redacted) = self.answers.cleaned(&reasoning.json) else { return Some(reasoning) };
         let provider = reasoning.model.split_once('/').and_then(|(name, _)| self.providers.get(name))?;
         let is_signed = matches!(provider.kind, ProviderKind::Anthropic | ProviderKind::OpenAi | ProviderKind::Gemini);
-        let is_kept = !is_signed && tree::of_answer(&redacted).is_ok();
+        let is_kept = !is_signed && tree::parse_response(&redacted).is_ok();
         is_kept.then(|| Reasoning { json: redacted.into(), ..reasoning })
     }
 

@@ -24,7 +24,7 @@ pub struct DecodedCompletion {
 /// # Errors
 /// The body is not a response. The error gives the reason.
 pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<DecodedCompletion, String> {
-    let value = tree::of_answer(body).map_err(|error| error.to_string())?;
+    let value = tree::parse_response(body).map_err(|error| error.to_string())?;
     decoded_completion(decode(kind, &value, &request()))
 }
 

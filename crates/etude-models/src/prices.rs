@@ -58,7 +58,7 @@ impl Prices {
     /// The price for a prompt of `input` tokens.
     fn of(&self, model: &ModelId, kind: ProviderKind, input: u64) -> Option<Price> {
         let stated = self.stated.get(&model.to_string()).or_else(|| self.stated.get(&model.model));
-        stated.copied().or_else(|| known(kind, &model.model, input))
+        stated.copied().or_else(|| lookup(kind, &model.model, input))
     }
 }
 
@@ -166,7 +166,7 @@ impl Row {
     }
 }
 
-fn known(kind: ProviderKind, model: &str, input: u64) -> Option<Price> {
+fn lookup(kind: ProviderKind, model: &str, input: u64) -> Option<Price> {
     let rows = match kind {
         ProviderKind::Anthropic => ANTHROPIC,
         ProviderKind::OpenAi | ProviderKind::OpenAiChat => OPENAI,

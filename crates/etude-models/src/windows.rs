@@ -24,7 +24,7 @@ const OPENAI: &[(&str, u64)] = &[
 const WIDE_CLAUDE: (u32, u32) = (4, 6);
 
 /// The window of a model, in tokens; `None` if it is unknown.
-pub(crate) fn known(kind: ProviderKind, model: &str) -> Option<u64> {
+pub(crate) fn lookup(kind: ProviderKind, model: &str) -> Option<u64> {
     match kind {
         ProviderKind::Anthropic => {
             let is_wide = version(model).is_some_and(|version| version >= WIDE_CLAUDE);
@@ -46,14 +46,14 @@ mod tests {
 
     #[test]
     fn the_window_is_known_by_kind_and_name() {
-        assert_eq!(known(ProviderKind::OpenAi, "gpt-4.1-mini"), Some(1_047_576));
-        assert_eq!(known(ProviderKind::OpenAi, "gpt-4o-mini"), Some(128_000));
-        assert_eq!(known(ProviderKind::OpenAi, "gpt-5-mini"), Some(400_000));
-        assert_eq!(known(ProviderKind::OpenAi, "gpt-6.1-terra"), Some(1_050_000));
-        assert_eq!(known(ProviderKind::OpenAi, "unheard-of"), None);
-        assert_eq!(known(ProviderKind::Anthropic, "claude-haiku-4-5"), Some(200_000));
-        assert_eq!(known(ProviderKind::Anthropic, "claude-sonnet-4-6"), Some(1_000_000));
-        assert_eq!(known(ProviderKind::Anthropic, "claude-fable-5-1"), Some(1_000_000));
-        assert_eq!(known(ProviderKind::OpenAiCompatible, "qwen"), Some(OF_A_SERVER));
+        assert_eq!(lookup(ProviderKind::OpenAi, "gpt-4.1-mini"), Some(1_047_576));
+        assert_eq!(lookup(ProviderKind::OpenAi, "gpt-4o-mini"), Some(128_000));
+        assert_eq!(lookup(ProviderKind::OpenAi, "gpt-5-mini"), Some(400_000));
+        assert_eq!(lookup(ProviderKind::OpenAi, "gpt-6.1-terra"), Some(1_050_000));
+        assert_eq!(lookup(ProviderKind::OpenAi, "unheard-of"), None);
+        assert_eq!(lookup(ProviderKind::Anthropic, "claude-haiku-4-5"), Some(200_000));
+        assert_eq!(lookup(ProviderKind::Anthropic, "claude-sonnet-4-6"), Some(1_000_000));
+        assert_eq!(lookup(ProviderKind::Anthropic, "claude-fable-5-1"), Some(1_000_000));
+        assert_eq!(lookup(ProviderKind::OpenAiCompatible, "qwen"), Some(OF_A_SERVER));
     }
 }

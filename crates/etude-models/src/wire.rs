@@ -210,7 +210,7 @@ fn plain_name(name: &str) -> String {
 /// Arguments as an object, for the providers whose wire format requires one. Arguments that are not an object are kept as
 /// text, so that the model sees what it wrote.
 fn arguments_object(arguments: &str) -> Value {
-    match tree::of_answer(arguments) {
+    match tree::parse_response(arguments) {
         Ok(value @ Value::Object(_)) => value,
         _ if arguments.trim().is_empty() => json!({}),
         _ => json!({ "arguments": arguments }),
@@ -220,7 +220,7 @@ fn arguments_object(arguments: &str) -> Value {
 /// Arguments as text, for the providers whose wire format requires that. Some servers parse that text in every request, and
 /// refuse a conversation in which it is not an object.
 fn arguments_text(arguments: &str) -> String {
-    match tree::of_answer(arguments) {
+    match tree::parse_response(arguments) {
         Ok(Value::Object(_)) => arguments.to_owned(),
         _ => arguments_object(arguments).to_string(),
     }

@@ -31,7 +31,7 @@ pub const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPOR
 
 impl Settings {
     /// Reads the settings from variables through `lookup`; `None` if no endpoint is set or export is disabled.
-    pub fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+    pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let text = |name: &str| lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let is_true = |name: &str| text(name).is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1");
         if is_true("OTEL_SDK_DISABLED") || text("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter == "none") {
@@ -90,23 +90,23 @@ fn parent(text: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Option<Settings> {
-        Settings::of(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    fn read_from(variables: &[(&str, &str)]) -> Option<Settings> {
+        Settings::read(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
     /// Nothing is sent without an endpoint or with `OTEL_SDK_DISABLED`.
     #[test]
     fn nothing_is_sent_unless_somebody_says_where() {
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), None);
-        assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_SDK_DISABLED", "true")]), None);
-        assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_TRACES_EXPORTER", "none")]), None);
+        assert_eq!(read_from(&[]), None);
+        assert_eq!(read_from(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), None);
+        assert_eq!(read_from(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_SDK_DISABLED", "true")]), None);
+        assert_eq!(read_from(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_TRACES_EXPORTER", "none")]), None);
     }
 
     /// Variables mean what OpenTelemetry says.
     #[test]
     fn variables_mean_what_opentelemetry_says() {
-        let found = of(&[
+        let found = read_from(&[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318/"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b,x=1"),
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=mine,team=t%c3%a4"),
@@ -121,6 +121,6 @@ mod tests {
         let parent = ("0af7651916cd43dd8448eb211c80319c".to_owned(), "b7ad6b7169203331".to_owned());
         assert_eq!((found.parent, found.captures_content), (Some(parent), false));
         let traces = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://b/x"), ("TRACEPARENT", "00-0-0-01")];
-        assert_eq!(of(&traces).map(|found| (found.endpoint, found.parent)), Some(("http://b/x".into(), None)));
+        assert_eq!(read_from(&traces).map(|found| (found.endpoint, found.parent)), Some(("http://b/x".into(), None)));
     }
 }

@@ -104,7 +104,7 @@ impl Address {
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut servers, base) = Servers::take(base)?;
-        let (mut schema, mut protection, mut rest) = (DEFAULT_SCHEMA, Protection::of(variable), Vec::new());
+        let (mut schema, mut protection, mut rest) = (DEFAULT_SCHEMA, Protection::read(variable), Vec::new());
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("schema", name)) => schema = name,

@@ -121,7 +121,7 @@ fn placement(row: &Row) -> Result<Placement, Fault> {
     let cause: Option<String> = row.try_get("cause")?;
     let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is not a cause"))));
     let labels: Option<String> = row.try_get("labels")?;
-    let labels = labels.map(|text| tree::of(&text).map_err(|why| damaged(why.to_string()))).transpose()?;
+    let labels = labels.map(|text| tree::parse(&text).map_err(|why| damaged(why.to_string()))).transpose()?;
     let labels = labels.iter().filter_map(Value::as_object).flatten();
     let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let group: Option<Vec<u8>> = row.try_get("limit_group")?;

@@ -38,7 +38,7 @@ const FOREIGN_WORDS: [(&str, &str); 10] = [
 ];
 
 /// The diagnosis of `bytes`, which do not match `protocol`.
-pub(super) fn of(protocol: Protocol, bytes: &[u8]) -> Stdout {
+pub(super) fn diagnose(protocol: Protocol, bytes: &[u8]) -> Stdout {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
             let (problem, at) = problem(protocol, text);

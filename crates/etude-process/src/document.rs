@@ -64,13 +64,13 @@ pub(super) fn unkept(why: &str) -> Stdout {
 
 /// The range of the value in `bytes`, and `bytes` as text.
 fn value(protocol: Protocol, bytes: &[u8]) -> Result<(Range<usize>, &str), Stdout> {
-    let text = std::str::from_utf8(bytes).map_err(|_| diagnosis::of(protocol, bytes))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| diagnosis::diagnose(protocol, bytes))?;
     let raw = match protocol {
         Protocol::Step => serde_json::from_str::<StepDocument<'_>>(text).ok().and_then(|document| document.output),
         // `text` reads text without parsing it.
         Protocol::Document | Protocol::Text => serde_json::from_str(text).ok(),
     };
-    let raw: &str = raw.map(RawValue::get).ok_or_else(|| diagnosis::of(protocol, bytes))?;
+    let raw: &str = raw.map(RawValue::get).ok_or_else(|| diagnosis::diagnose(protocol, bytes))?;
     // The value is a part of `text`, so the distance of the two starts is its offset.
     let start = raw.as_ptr().addr() - text.as_ptr().addr();
     Ok((start..start + raw.len(), text))

@@ -210,13 +210,13 @@ impl Sandboxes {
 
     /// Builds the sandbox that `asked` describes, or returns the reason why it is not available.
     pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
-        self.made(asked, inmate).map_err(|why| match why {
+        self.build(asked, inmate).map_err(|why| match why {
             Unstarted::Refused(why) => Unstarted::Refused(format!("its sandbox cannot be enforced: {why}")),
             short => short,
         })
     }
 
-    fn made(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
+    fn build(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
         let SandboxPolicy::Enforced(settings) = &self.policy else {
             return Err("sandboxes are not available in this process".to_owned().into());
         };

@@ -124,7 +124,7 @@ impl Pins {
     /// The pins in a run's records.
     pub fn of_records(records: &[Record]) -> Option<Self> {
         let record = records.iter().rev().find(|record| record.key == KEY)?;
-        let body = tree::of(&record.body).ok()?;
+        let body = tree::parse(&record.body).ok()?;
         let mut pins = Vec::new();
         for file in body.get("files")?.as_array()? {
             pins.push(Pin {
@@ -226,7 +226,7 @@ pub fn last_slots(records: &[Record]) -> SlotForms {
 }
 
 fn slots_of(record: &Record) -> SlotForms {
-    let body = tree::of(&record.body).unwrap_or_default();
+    let body = tree::parse(&record.body).unwrap_or_default();
     record::to_slots(&body["slots"])
 }
 

@@ -169,7 +169,7 @@ pub fn counting(records: &[Record]) -> impl Iterator<Item = (usize, &Record)> {
 
 /// Forms of slots in such a record.
 pub fn resumed_slots(body: &str) -> SlotForms {
-    let body = tree::of(body).unwrap_or_default();
+    let body = tree::parse(body).unwrap_or_default();
     to_slots(&body["slots"])
 }
 
@@ -222,13 +222,13 @@ pub fn of_deadline(id: &EffectId, at_ms: i64) -> Record {
 /// The deadline in a record: the timer, and its end in milliseconds since 1970.
 pub fn to_deadline(record: &Record) -> Option<(EffectId, i64)> {
     let id = record.key.strip_prefix("!deadline/")?;
-    let body = tree::of(&record.body).ok()?;
+    let body = tree::parse(&record.body).ok()?;
     Some((EffectId::new(id), body.get("at_ms")?.as_i64()?))
 }
 
 /// The reason that the record or signal of a cancellation gives.
 pub fn cancel_reason(body: &str) -> String {
-    let body = tree::of(body).unwrap_or_default();
+    let body = tree::parse(body).unwrap_or_default();
     body.get("reason").and_then(|r| r.as_str()).unwrap_or("the run was cancelled").to_owned()
 }
 

@@ -3,7 +3,6 @@
 pub(crate) mod about;
 pub(crate) mod act;
 pub(crate) mod action;
-pub(crate) mod again;
 pub(crate) mod app;
 pub(crate) mod decision;
 pub(crate) mod definition;
@@ -13,6 +12,7 @@ pub(crate) mod learned;
 pub(crate) mod login;
 pub(crate) mod metrics;
 pub(crate) mod notice;
+pub(crate) mod rerun;
 pub(crate) mod resource;
 pub(crate) mod run;
 pub(crate) mod schedule;

@@ -31,20 +31,20 @@ struct Known {
 pub(crate) struct Automations(Mutex<BTreeMap<PathBuf, Known>>);
 
 impl Automations {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The definitions of an app, at most a second old. The last good ones stay while its file cannot be read.
     pub(crate) fn of(&self, apps: &dyn Apps, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
-        if let Some(known) = self.known().get(&app.dir)
+        if let Some(known) = self.lock().get(&app.dir)
             && known.read.elapsed() < REREAD
         {
             return Ok(Arc::clone(&known.now));
         }
         let begun = Instant::now();
         let read = apps.automation(&app.dir);
-        let mut known = self.known();
+        let mut known = self.lock();
         // A slow reader does not overwrite a newer result.
         if let Some(newer) = known.get(&app.dir).filter(|known| known.read > begun) {
             return Ok(Arc::clone(&newer.now));

@@ -10,7 +10,7 @@ use crate::problem::{Code, Problem, engine_failed, no_run};
 use crate::token::Caller;
 
 /// The validated header `Idempotency-Key`; `None` if the request has none.
-pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(crate) fn parse(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let fault = |detail| {
         Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
     };

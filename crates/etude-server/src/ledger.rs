@@ -63,7 +63,7 @@ struct After {
 
 impl Page {
     /// Reads the parameters `limit` and `cursor`. `filters` are the parameters that select entries.
-    pub(crate) fn of(query: &Query, filters: &[&str]) -> Result<Self, Problem> {
+    pub(crate) fn parse(query: &Query, filters: &[&str]) -> Result<Self, Problem> {
         let limit = usize::try_from(query.number("limit", 1, 200, 50)?).unwrap_or(50);
         let after = query.get("cursor").map(|text| After::parse(text).ok_or_else(foreign)).transpose()?;
         let filters = filters.iter().map(|name| format!("{:?}", query.get(name))).collect();

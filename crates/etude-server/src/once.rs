@@ -61,11 +61,11 @@ enum Found {
 /// Handles a request of the route `path`, and each request only once per key of its token.
 pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, call: Call) -> Respond {
     let repeated = repeated(path);
-    let Some(key) = crate::key::of(&call.headers)?.filter(|_| repeated != Repeated::OfRoute) else {
+    let Some(key) = crate::key::parse(&call.headers)?.filter(|_| repeated != Repeated::OfRoute) else {
         return handler(call).await;
     };
     let bytes = call.bytes().await?;
-    let keyed = Keyed::of(path, &key, &call, &bytes, repeated)?;
+    let keyed = Keyed::new(path, &key, &call, &bytes, repeated)?;
     let call = Call { body: Mutex::new(Some(Body::from(bytes))), ..call };
     // A client that disconnects, and comes again with its key, finds the response.
     let handled = tokio::spawn(async move { keyed.handle(handler, call).await });
@@ -73,7 +73,7 @@ pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, ca
 }
 
 impl Keyed {
-    fn of(path: &str, key: &str, call: &Call, bytes: &[u8], repeated: Repeated) -> Result<Self, Problem> {
+    fn new(path: &str, key: &str, call: &Call, bytes: &[u8], repeated: Repeated) -> Result<Self, Problem> {
         let caller = call.caller()?;
         let of = json!([path, call.params, caller.name, caller.only, key]).to_string();
         // The id of a decision consists of the ids of its run and its effect.
@@ -138,7 +138,7 @@ impl Keyed {
         let mut found = server.ledger().entries(&query)?.pop().map(Box::new);
         loop {
             let expected = match found {
-                Some(entry) if entry.state != FREE => return self.found(&entry),
+                Some(entry) if entry.state != FREE => return self.lookup(&entry),
                 Some(entry) => Expected::Exactly(entry),
                 None => Expected::Nothing,
             };
@@ -149,7 +149,7 @@ impl Keyed {
         }
     }
 
-    fn found(&self, entry: &Entry) -> Result<Found, Problem> {
+    fn lookup(&self, entry: &Entry) -> Result<Found, Problem> {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         if body["digest"] != *self.digest {
             return Err(crate::key::reused());

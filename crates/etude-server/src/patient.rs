@@ -34,10 +34,10 @@ pub(crate) struct Patient<S> {
 
 impl<S> Patient<S> {
     pub(crate) fn new(stream: S, unread: Unread) -> Self {
-        Self::within(stream, STALLED, unread)
+        Self::with_patience(stream, STALLED, unread)
     }
 
-    fn within(stream: S, patience: Duration, unread: Unread) -> Self {
+    fn with_patience(stream: S, patience: Duration, unread: Unread) -> Self {
         Self { stream, patience, deadline: None, unread, dropping: None }
     }
 
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_accepts_nothing_is_given_up() {
         let (mut client, server) = duplex(16);
-        let mut patient = Patient::within(server, Duration::from_millis(1), Unread::default());
+        let mut patient = Patient::with_patience(server, Duration::from_millis(1), Unread::default());
         // The client reads nothing, and the pipe has less room than that.
         let error = patient.write_all(&[0; 17]).await.expect_err("the client has stalled");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

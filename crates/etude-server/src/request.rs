@@ -148,7 +148,7 @@ impl Members {
             bytes = b"{}".to_vec();
         }
         wire::check(&bytes).map_err(|error| malformed(&error, &bytes))?;
-        Self::of(
+        Self::parse_members(
             std::str::from_utf8(&bytes).map_err(|_| Problem::new(Code::Malformed, "the body is not UTF-8"))?,
             "",
             known,
@@ -156,7 +156,7 @@ impl Members {
     }
 
     /// The members of the object `text`, which is JSON without duplicate keys.
-    fn of(text: &str, pointer: &str, known: &[&str]) -> Result<Self, Problem> {
+    fn parse_members(text: &str, pointer: &str, known: &[&str]) -> Result<Self, Problem> {
         let members = wire::members(text).map_err(|_| Problem::invalid(pointer, "it must be a JSON object"))?;
         if let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             return Err(unknown_member(pointer, name, known));
@@ -215,7 +215,7 @@ impl Members {
 
     /// The member `name` as an object whose members are all `known`.
     pub(crate) fn object(&self, name: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
-        self.raw(name).map(|text| Self::of(text, &self.pointer(name), known)).transpose()
+        self.raw(name).map(|text| Self::parse_members(text, &self.pointer(name), known)).transpose()
     }
 
     /// The member `name` as an object with any members.

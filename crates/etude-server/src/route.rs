@@ -110,7 +110,7 @@ const TABLE: &[Route] = table! {
     GET "/webhooks" Read [] Nothing => page::webhooks::list;
     GET "/webhooks/{app}/{name}" Read ["cursor"] Nothing => page::webhooks::webhook;
     GET "/notices/{app}/{name}" Read ["cursor"] Nothing => page::webhooks::notice;
-    POST "/notices/{app}/{name}/{delivery}" Admin [] Form => page::webhooks::again;
+    POST "/notices/{app}/{name}/{delivery}" Admin [] Form => page::webhooks::redeliver;
     GET "/server" Read [] Nothing => page::about::server;
     GET "/live" Read [] Nothing => api::stream::live;
     GET "/runs/{id}" Read ["at", "after", "items"] Nothing => page::run::show;
@@ -133,7 +133,7 @@ const TABLE: &[Route] = table! {
     POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => api::act::cancel;
     POST "/v1/runs/{id}/resume" Run [] Json(BODY) => api::act::resume;
     POST "/v1/runs/{id}/retry" Run [] Json(BODY) => api::act::retry;
-    POST "/v1/runs/{id}/again" Run [] Json(api::start::BODY) => api::again::again;
+    POST "/v1/runs/{id}/again" Run [] Json(api::start::BODY) => api::rerun::rerun;
     GET "/v1/decisions" Read ["run", "limit", "cursor"] Nothing => api::decision::list;
     GET "/v1/decisions/{id}" Read [] Nothing => api::decision::show;
     POST "/v1/decisions/{id}" Approve [] Json(BODY) => api::decision::decide;
@@ -175,7 +175,7 @@ const TABLE: &[Route] = table! {
     GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::webhook::deliveries;
     GET "/v1/notices" Read [] Nothing => api::notice::list;
     GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::notice::deliveries;
-    POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::again;
+    POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::redeliver;
     POST "/v1/server/drain" Admin [] Json(BODY) => api::about::drain;
     POST "/mcp" token [] Json(api::start::BODY) => mcp::post::post;
     GET "/.well-known/oauth-protected-resource" none [] Nothing => api::resource::server;
@@ -311,7 +311,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
         request::check_length(&parts.headers, limit)?;
     }
     if route.method == "POST" && route.path.starts_with("/v1/") {
-        key::of(&parts.headers)?;
+        key::parse(&parts.headers)?;
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

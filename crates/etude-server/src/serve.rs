@@ -217,7 +217,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     };
     let mut logged = Logged::new(&server, &peer, &request);
     let allowed_origin = allowed_origin(&server, headers).cloned();
-    let came_from = is_html.then(|| Way::of(&server, &peer, &request));
+    let came_from = is_html.then(|| Way::new(&server, &peer, &request));
     let checked = AssertUnwindSafe(checked(&server, peer, request, &mut logged.reader)).catch_unwind().await;
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
@@ -302,7 +302,7 @@ struct Way {
 }
 
 impl Way {
-    fn of(server: &Server, peer: &Peer, request: &Request<Body>) -> Self {
+    fn new(server: &Server, peer: &Peer, request: &Request<Body>) -> Self {
         let is_login = below_base(server, peer, request.uri().path()) == Some("/login");
         let is_form = !is_login && !matches!(*request.method(), Method::GET | Method::HEAD);
         let form = || request.headers().get(REFERER)?.to_str().ok()?.parse::<Uri>().ok();
@@ -418,7 +418,7 @@ async fn refused(server: &Server, peer: &Peer, request: Request<Body>, problem: 
     }
     if is_without_session
         && accepts_html(request.headers())
-        && let Some(unsent) = Unsent::of(server, peer, request).await
+        && let Some(unsent) = Unsent::read(server, peer, request).await
     {
         response.extensions_mut().insert(unsent);
     }

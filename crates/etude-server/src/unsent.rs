@@ -29,7 +29,7 @@ pub(crate) struct Unsent {
 
 impl Unsent {
     /// The form of a request; `None` if there is none, or if it is too large.
-    pub(crate) async fn of(server: &Server, peer: &Peer, request: Request<Body>) -> Option<Self> {
+    pub(crate) async fn read(server: &Server, peer: &Peer, request: Request<Body>) -> Option<Self> {
         let action = request.uri().path_and_query()?.as_str().to_owned();
         let headers = request.headers();
         let is_own_form = *request.method() == Method::POST && is_form(headers) && is_own(server, headers);

@@ -200,7 +200,7 @@ fn deliver(
         Err(_) => None,
     };
     let holds = |(path, wanted): &(String, Comparand)| {
-        let found = incoming.lookup_text(body.as_ref(), path).and_then(|text| Comparand::of(&text).ok());
+        let found = incoming.lookup_text(body.as_ref(), path).and_then(|text| Comparand::parse(&text).ok());
         found.is_some_and(|found| found.is_same(wanted))
     };
     if !webhook.when.iter().all(holds) {

@@ -83,7 +83,7 @@ pub(crate) fn source_text(sources: &dyn Sources, path: &str) -> Result<Arc<Sourc
 }
 
 /// Names of the files in the directory of `full`.
-pub(crate) fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
+pub(crate) fn siblings(sources: &dyn Sources, full: &str) -> Vec<String> {
     let dir = full.rsplit_once('/').map_or("", |(dir, _)| dir);
     let entries = sources.list(dir).unwrap_or_default();
     let mut names: Vec<String> = entries

@@ -209,7 +209,7 @@ pub fn read(file: &Arc<SourceFile>, name: &str, is_candidate: bool) -> (Option<L
             Value::Null
         }
     };
-    let learned = of(entries, document);
+    let learned = from_entries(entries, document);
     let place = entries.get("state").map_or(Span::default(), |node| node.span);
     match &learned {
         Some(learned) if learned.state == State::Demoted => found.push(diagnose::demoted(file, place, name)),
@@ -232,7 +232,7 @@ fn counts(found: &mut Findings<'_>, root: &Entries<'_>) {
     }
 }
 
-fn of(entries: &Entries<'_>, document: Value) -> Option<Learned> {
+fn from_entries(entries: &Entries<'_>, document: Value) -> Option<Learned> {
     let count = |from: &Value, field: &str| from[field].as_u64().unwrap_or(0);
     let evidence = &document["evidence"];
     let of_checks = &evidence["leave_one_out"];

@@ -220,7 +220,7 @@ fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Co
         let is_named = |path: &String| path.starts_with("tools/") || script == Some(word);
         let Some(path) = join("", word).filter(is_named) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {
-            let beside = crate::files::beside(sources, &path);
+            let beside = crate::files::siblings(sources, &path);
             found.push(files::missing_script(
                 found.file,
                 at,

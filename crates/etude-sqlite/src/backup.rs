@@ -39,7 +39,7 @@ impl Journal {
         if fs::symlink_metadata(file).is_ok() {
             return Err(fail(io::ErrorKind::AlreadyExists.into()));
         }
-        let part = Part::beside(file, Access::Owner).map_err(fail)?;
+        let part = Part::create(file, Access::Owner).map_err(fail)?;
         let backup = self.write_backup(file, part.file())?;
         part.put_in_place(Durability::Power).map_err(fail)?;
         Ok(backup)

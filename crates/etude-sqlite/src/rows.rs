@@ -172,7 +172,7 @@ fn placement(row: &Row<'_>) -> rusqlite::Result<Placement> {
     let cause: Option<String> = row.get(12)?;
     let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| not(12, format!("`{word}` is not a cause"))));
     let labels: Option<String> = row.get(14)?;
-    let labels = labels.map(|text| tree::of(&text).map_err(|why| not(14, why.to_string()))).transpose()?;
+    let labels = labels.map(|text| tree::parse(&text).map_err(|why| not(14, why.to_string()))).transpose()?;
     let group: Option<String> = row.get(19)?;
     let max_runs: Option<u32> = row.get(20)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

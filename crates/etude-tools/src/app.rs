@@ -171,7 +171,7 @@ fn document(definition: &AppTool, text: &str, most: usize) -> Result<ToolResult,
     match members.get("ok").map(|ok| ok.get()) {
         Some("true") => value_of(members.get("value").map_or("null", |value| value.get()), most),
         Some("false") => {
-            let error = members.get("error").map(|error| tree::of_answer(error.get()).map_err(|e| e.to_string()));
+            let error = members.get("error").map(|error| tree::parse_response(error.get()).map_err(|e| e.to_string()));
             let error = error.transpose()?.unwrap_or_default();
             let error = error.as_object().ok_or("stdout has `\"ok\": false` without an `error` object")?;
             let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();

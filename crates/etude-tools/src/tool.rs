@@ -212,7 +212,7 @@ impl Tool {
             |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
         match text.trim() {
             "" => Ok(Value::Object(Map::new())),
-            text => match tree::of_answer(text) {
+            text => match tree::parse_response(text) {
                 Ok(args @ Value::Object(_)) => Ok(args),
                 Ok(_) => Err(invalid("are not a JSON object".to_owned())),
                 Err(error) if tree::is_json(text) => Err(invalid(format!("cannot be parsed: {error}"))),

@@ -451,7 +451,7 @@ impl Inner {
         if call.is_of_step() && tool.origin == Origin::BuiltIn {
             args = command_line::judged(&tool.name, args)?;
         }
-        checks.digits = Digits::of(&call.arguments, &written).map(Arc::new);
+        checks.digits = Digits::parse(&call.arguments, &written).map(Arc::new);
         let roots = match checks.roots.take() {
             Some(roots) => roots,
             // The call has failed without a set of tools, so there is nothing to check.

@@ -51,7 +51,7 @@ impl Local {
             Some(file) if file.is_file() => Settings::new(name, file, &self.runtime_dir),
             Some(file) => return Err(format!("there is no weights file `{}`", file.display())),
             None => {
-                let entry = known(name)?;
+                let entry = lookup(name)?;
                 let weights = installed(entry, &self.models_dir).ok_or_else(|| missing(entry))?;
                 let mut settings = Settings::new(name, &weights, &self.runtime_dir);
                 if let Kind::Chat { context_tokens, .. } = entry.kind {
@@ -70,7 +70,7 @@ impl Local {
 ///
 /// # Errors
 /// The model does not exist; the sentence lists the available ones.
-pub fn known(name: &str) -> Result<&'static Entry, String> {
+pub fn lookup(name: &str) -> Result<&'static Entry, String> {
     let answers = |entry: &&Entry| matches!(entry.kind, Kind::Chat { .. });
     find(name).filter(answers).ok_or_else(|| {
         let names: Vec<String> = catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();

@@ -227,7 +227,7 @@ async fn expire_one(
 ///
 /// # Errors
 /// Another process has the run, its definition has changed without acceptance, or the journal fails.
-pub async fn again(
+pub async fn requeue(
     engine: &dyn Engine,
     session: Box<dyn Session>,
     definition: &Definition,

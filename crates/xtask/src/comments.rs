@@ -18,7 +18,7 @@ const EMPTY: &[&str] = &[
 pub fn restated(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {
-        let public = Public::of(&source.code);
+        let public = Public::parse(&source.code);
         for comment in comments(&source.text, "///") {
             let blanks = source.text[comment.end..].bytes().take_while(u8::is_ascii_whitespace).count();
             let Some(head) = public.head(&source.code, comment.end + blanks) else { continue };
@@ -99,7 +99,7 @@ fn comments(text: &str, mark: &str) -> Vec<Comment> {
 struct Public(Vec<(usize, bool)>);
 
 impl Public {
-    fn of(code: &str) -> Self {
+    fn parse(code: &str) -> Self {
         let (mut changes, mut open, mut head) = (Vec::new(), Vec::<Braces>::new(), 0);
         for (at, byte) in code.bytes().enumerate() {
             match byte {

@@ -2,15 +2,20 @@
 
 mod table;
 
-use crate::rust::{is_test, line_of, mask};
+use crate::rust::{functions, is_test, line_of, mask};
 use crate::tree::{Tree, Violation};
-use table::{ALLOWED, IDENTIFIERS, LIMITS, PROSE, Retired, TEMPLATES, UNREAD};
+use table::{ALLOWED, FUNCTIONS, IDENTIFIERS, LIMITS, PROSE, Retired, TEMPLATES, UNREAD};
 
-/// Finds retired words in identifiers, tests included.
+/// Finds retired words in identifiers, and function names that do not say what the function does, tests included.
 pub fn identifiers(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/")) {
         let code = mask(text).0;
+        for function in functions(&code) {
+            if let Some(retired) = FUNCTIONS.iter().find(|retired| retired.word == function.name) {
+                found.push(Violation::at(path, function.line, refusal(&format!("fn {}", function.name), retired)));
+            }
+        }
         for (offset, name) in words(&code) {
             if ALLOWED.iter().any(|(at, allowed)| path.contains(at) && *allowed == name) {
                 continue;
@@ -143,6 +148,12 @@ mod tests {
                     "{name}: {seen:?}"
                 );
             }
+        }
+        for retired in FUNCTIONS {
+            let name = retired.word;
+            let code = format!("impl A {{\n    fn {name}(&self) {{}}\n}}\nlet {name} = a.{name}_of();\n");
+            let seen = refused(identifiers, "crates/a/src/a.rs", &code);
+            assert!(seen.len() == 1 && seen[0].contains(retired.instead) && seen[0].contains(":2:"), "{seen:?}");
         }
         for retired in LIMITS {
             let name = format!("{}_BYTES", retired.word.to_uppercase());

@@ -34,10 +34,13 @@ impl<'t> Manifest<'t> {
     /// Manifests of all crates.
     pub fn all(tree: &'t Tree) -> Vec<Self> {
         let is_crate = |path: &str| path.starts_with("crates/") && path.split('/').count() == 3;
-        tree.ending("/Cargo.toml").filter(|(path, _)| is_crate(path)).map(|(path, text)| Self::of(path, text)).collect()
+        tree.ending("/Cargo.toml")
+            .filter(|(path, _)| is_crate(path))
+            .map(|(path, text)| Self::parse(path, text))
+            .collect()
     }
 
-    fn of(path: &'t str, text: &str) -> Self {
+    fn parse(path: &'t str, text: &str) -> Self {
         let mut manifest =
             Self { path, package: crate::rust::package(path), dependencies: Vec::new(), inherits_lints: false };
         let mut section = String::new();
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn what_comes_from_the_workspace_is_fine() {
         assert_eq!(lines(GOOD), [0; 0]);
-        let manifest = Manifest::of("crates/a/Cargo.toml", GOOD);
+        let manifest = Manifest::parse("crates/a/Cargo.toml", GOOD);
         let names: Vec<(&str, bool)> = manifest.dependencies.iter().map(|d| (d.name.as_str(), d.is_dev)).collect();
         assert_eq!(names, [("a", false), ("b", false), ("c", false), ("d", true)]);
     }

@@ -34,10 +34,10 @@ impl Source {
     pub(crate) fn all(tree: &Tree) -> Vec<Self> {
         let tests = test_modules(tree);
         let is_product = |path: &str| is_in_src(path) && !is_test(path) && !tests.contains(path);
-        tree.ending(".rs").filter(|(path, _)| is_product(path)).map(|(path, text)| Self::of(path, text)).collect()
+        tree.ending(".rs").filter(|(path, _)| is_product(path)).map(|(path, text)| Self::parse(path, text)).collect()
     }
 
-    fn of(path: &str, text: &str) -> Self {
+    fn parse(path: &str, text: &str) -> Self {
         let (masked, literals) = mask(text);
         let (code, cut) = without_tests(&masked);
         let literals = literals.into_iter().filter(|l| !cut.iter().any(|cut| cut.contains(&l.offset))).collect();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn modules_for_tests_are_no_part_of_the_code() {
-        let source = Source::of("crates/c/src/a.rs", FILE);
+        let source = Source::parse("crates/c/src/a.rs", FILE);
         assert!(source.code.contains("fn a") && source.code.contains("fn b"));
         assert!(!source.code.contains("std::fs"));
         assert_eq!(source.code.lines().count(), FILE.lines().count());

@@ -89,7 +89,7 @@ pub(crate) fn of_learned(
             true => cases.extend(case::of_candidate(disk, &one.name)?),
             false => {
                 cases.extend(case::find(disk)?.into_iter().filter(|case| case.is_of(&one.name)));
-                cases.extend(case::beside(disk, &one.name)?);
+                cases.extend(case::read_unmoved(disk, &one.name)?);
             }
         }
     }
@@ -253,7 +253,7 @@ fn run_one(
         }
     })?;
     Ok(match ended {
-        Ok(ended) => verdict::faults(case, &ended, deviation, rehearsal.map(|rehearsal| rehearsal.made())),
+        Ok(ended) => verdict::faults(case, &ended, deviation, rehearsal.map(|rehearsal| rehearsal.calls_made())),
         Err(error) => vec![error.to_string()],
     })
 }

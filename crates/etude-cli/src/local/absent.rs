@@ -64,7 +64,7 @@ pub(crate) fn weights_of(_: &ProviderSettings, _: &str) -> Option<Weights> {
     None
 }
 
-pub(crate) fn known(_: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
+pub(crate) fn list_weights(_: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
     Ok(Vec::new())
 }
 

@@ -107,12 +107,12 @@ pub(super) fn threads(given: &Provider) -> Option<usize> {
 /// no such model, which the call will report.
 pub(crate) fn weights_of(provider: &ProviderSettings, name: &str) -> Option<Weights> {
     let is_file = provider.path.as_deref().is_some_and(local::is_file_of_weights);
-    let entry = local::known(name).ok().filter(|_| !is_file)?;
+    let entry = local::lookup(name).ok().filter(|_| !is_file)?;
     Some(Weights { entry, dir: models_dir(provider).ok()?, hub: hub_of(provider) })
 }
 
 /// All models of the catalog, with the paths of `provider`.
-pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
+pub(crate) fn list_weights(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
     let dir = match provider.path.as_deref().is_some_and(local::is_file_of_weights) {
         true => paths::cache_dir().map_err(Problem::environment)?.join("models"),
         false => models_dir(provider)?,
@@ -125,7 +125,7 @@ pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem
 pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) -> Result<Weights, Problem> {
     let name = name.unwrap_or(local::DEFAULT_MODEL);
     let name = name.strip_prefix("local/").unwrap_or(name);
-    let all = known(provider)?;
+    let all = list_weights(provider)?;
     let names: Vec<&str> = all.iter().map(|weights| weights.entry.id).collect();
     let near = etude_spec::did_you_mean(name, names.iter().copied()).map(str::to_owned);
     let listed = names.join(", ");
@@ -143,7 +143,8 @@ pub(crate) fn sentences(providers: &[ProviderSettings]) -> Option<Arc<dyn Senten
     let is_usable = |provider: &&ProviderSettings| provider.kind == ProviderKind::Local && provider.withheld.is_none();
     let configured = providers.iter().find(is_usable);
     let provider = configured.cloned().or_else(|| unconfigured().ok())?;
-    let weights = known(&provider).ok()?.into_iter().find(|weights| weights.entry.id == local::EMBEDDING_MODEL)?;
+    let weights =
+        list_weights(&provider).ok()?.into_iter().find(|weights| weights.entry.id == local::EMBEDDING_MODEL)?;
     Some(Arc::new(local::MiniLm::new(weights.installed()?)))
 }
 

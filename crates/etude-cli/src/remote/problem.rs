@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::render::text::harmless;
 
 /// Problem in an unsuccessful response.
-pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Problem {
+pub(super) fn from_response(address: &impl Display, status: u16, document: &Value) -> Problem {
     let text = |name: &str| document[name].as_str().map(harmless);
     let Some(code) = document["code"].as_str() else { return foreign(address, status) };
     let detail = text("detail").or_else(|| text("title")).unwrap_or_else(|| harmless(code));
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn refused(document: &Value) -> Problem {
-        of(&"http://127.0.0.1:1", 409, document)
+        from_response(&"http://127.0.0.1:1", 409, document)
     }
 
     /// If TLS fails, the hint does not suggest to start a server.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_response_of_another_program_is_reported_as_one() {
         for (status, way) in [(302, "redirects"), (404, "another program"), (405, "base path"), (502, "a proxy")] {
-            let problem = of(&"the server at `http://127.0.0.1:1`", status, &Value::Null);
+            let problem = from_response(&"the server at `http://127.0.0.1:1`", status, &Value::Null);
             let message =
                 format!("the server at `http://127.0.0.1:1` responds with status {status}, but not as an etude server");
             assert_eq!((problem.exit, problem.message()), (Exit::Environment, message));

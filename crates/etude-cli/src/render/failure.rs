@@ -157,7 +157,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
 /// Fix of a model that did not respond, by the cause.
 fn of_model(failure: &Failure) -> Option<String> {
     let Some(Cause::NoResponse(reason)) = failure.cause() else { return None };
-    let (provider, cause) = CallCause::of(reason)?;
+    let (provider, cause) = CallCause::parse(reason)?;
     let provider = harmless(provider);
     Some(match cause {
         CallCause::Key => {

@@ -6,7 +6,7 @@ use crate::echo_box::{self, Judged, PROJECT, USER, run, started, with};
 use crate::test::Test;
 
 /// A package of a project without approval.
-fn found() -> Test {
+fn with_package() -> Test {
     let test = Test::new();
     echo_box::put(&test, PROJECT, &[]);
     test
@@ -19,7 +19,7 @@ fn trust_of(test: &Test) -> Value {
 /// C-1.11, AA-31, AA-32: discovered packages are listed; reading and running need an approval each.
 #[test]
 fn reading_and_running_need_an_approval_each() {
-    let test = found();
+    let test = with_package();
     assert_eq!(trust_of(&test), "low");
     test.run(&["apps", "show", "echo-box", "--format", "json"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
     run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
@@ -36,7 +36,7 @@ fn reading_and_running_need_an_approval_each() {
 /// C-0.4, AA-69: writes by the package's own commands keep the approval; any other write ends it.
 #[test]
 fn an_approval_survives_the_packages_own_writing_only() {
-    let test = found();
+    let test = with_package();
     test.run(&["trust", "."]).exit(0);
     for command in [&["put", "k", "v"][..], &["journal"], &["journal"], &["put", "k", "v"]] {
         run(&test, &[], command).is("succeeded", 0, &[]);
@@ -175,7 +175,7 @@ fn a_request_shows_fresh_state() {
 /// C-1.11: approval of a whole disk or a whole home is refused at once, with a hint.
 #[test]
 fn a_whole_disk_is_not_trusted() {
-    let test = found();
+    let test = with_package();
     for place in ["/", "../home", ".."] {
         let ran = test.run(&["trust", place]).exit(2);
         assert!(ran.err().contains("which is too large to review and trust"), "{}", ran.err());

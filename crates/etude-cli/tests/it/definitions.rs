@@ -8,7 +8,7 @@ use crate::test::Test;
 const GOOD: &str = "name: p\ndescription: x\nsteps:\n  - {name: a, type: code, command: \"true\"}\n";
 
 /// Codes and lines that `check` finds in a pipeline `p`.
-fn found(text: &str) -> Vec<String> {
+fn faults(text: &str) -> Vec<String> {
     let ran = Test::new().yaml("p", text).run(&["check", "--format", "json"]);
     let doc = ran.doc();
     let list = doc["diagnostics"].as_array().cloned().unwrap_or_default();
@@ -24,21 +24,21 @@ fn with(step: &str) -> String {
 #[test]
 fn a_misspelt_type_is_reported_whatever_else_the_step_says() {
     for rest in ["", "    output: x\n", "    prompt: hi\n"] {
-        assert_eq!(found(&with(&format!("  - name: a\n    typ: llm\n{rest}"))), ["P0201:5"], "{rest}");
+        assert_eq!(faults(&with(&format!("  - name: a\n    typ: llm\n{rest}"))), ["P0201:5"], "{rest}");
     }
 }
 
 /// A-2.1: the name is the directory's; step names are well formed, unique, and not `input`.
 #[test]
 fn names_are_checked() {
-    assert_eq!(found(GOOD), [""; 0]);
+    assert_eq!(faults(GOOD), [""; 0]);
     let step = |name: &str| format!("  - {{name: {name}, type: code, command: \"true\"}}\n");
-    assert_eq!(found(&GOOD.replace("name: p", "name: q")).len(), 1);
+    assert_eq!(faults(&GOOD.replace("name: p", "name: q")).len(), 1);
     for bad in ["input", "9x", "\"a b\"", "ä", "item", "index"] {
-        assert_eq!(found(&with(&step(bad))).len(), 1, "{bad}");
+        assert_eq!(faults(&with(&step(bad))).len(), 1, "{bad}");
     }
-    assert_eq!(found(&with(&(step("a") + &step("a")))).len(), 1);
-    assert_eq!(found(&with(&(step("_a-1") + &step("B")))), [""; 0]);
+    assert_eq!(faults(&with(&(step("a") + &step("a")))).len(), 1);
+    assert_eq!(faults(&with(&(step("_a-1") + &step("B")))), [""; 0]);
 }
 
 /// A-2.2: every kind of fault in one file is reported at once, in the order of the file.
@@ -55,7 +55,7 @@ steps:
   - {name: c, type: code, command: 3}
   - {name: d, type: magic}
 ";
-    let lines: Vec<String> = found(text).iter().map(|code| code.rsplit(':').next().unwrap_or("").to_owned()).collect();
+    let lines: Vec<String> = faults(text).iter().map(|code| code.rsplit(':').next().unwrap_or("").to_owned()).collect();
     assert_eq!(lines, ["3", "4", "5", "7", "8", "8", "8", "8", "8", "9", "10"]);
 }
 
@@ -64,7 +64,7 @@ steps:
 fn paths_that_leave_the_app_are_refused() {
     for path in ["../../../outside.json", "/etc/hostname"] {
         let text = with(&format!("  - {{name: b, type: llm, prompt: x, schema: {path}}}\n"));
-        assert_eq!(found(&text).len(), 1, "{path}");
+        assert_eq!(faults(&text).len(), 1, "{path}");
     }
     let test = Test::new().yaml("p", &with("  - {name: b, type: llm, prompt: x, schema: link.json}\n"));
     test.put("outside.json", "{}");
@@ -78,20 +78,20 @@ fn paths_that_leave_the_app_are_refused() {
 #[test]
 fn aliases_have_a_bound_and_files_a_size() {
     let text = "name: p\ndescription: &d x\ntriggers: [*d, *d]\nsteps:\n  - {name: a, type: code, command: \"true\"}\n";
-    assert_eq!(found(text), [""; 0]);
+    assert_eq!(faults(text), [""; 0]);
     let mut bomb = "name: p\ndescription: x\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
         let one = format!("*a{}", n - 1);
         bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![one; 10].join(", ")));
     }
-    assert!(!found(&bomb).is_empty());
-    assert_eq!(found(&format!("{GOOD}# {}\n", "x".repeat(1 << 20))).len(), 1);
+    assert!(!faults(&bomb).is_empty());
+    assert_eq!(faults(&format!("{GOOD}# {}\n", "x".repeat(1 << 20))).len(), 1);
 }
 
 /// A-2.5: `steps` is not empty, `output` names a step, the default is the last one.
 #[test]
 fn the_output_is_the_last_step_or_the_one_that_is_named() {
-    assert_eq!(found("name: p\ndescription: x\nsteps: []\n").len(), 1);
+    assert_eq!(faults("name: p\ndescription: x\nsteps: []\n").len(), 1);
     let test = |output: &str| Test::new().pipeline("p", |p| p.with(output).note("a", "1").note("b", "2"));
     test("triggers: []").run_json("p").output(2);
     test("output: a").run_json("p").output(1);
@@ -121,7 +121,7 @@ fn pipelines_that_run_each_other_are_refused() {
 fn names_are_unique_across_groups() {
     let step = |name: &str| format!("{{name: {name}, type: code, command: \"true\"}}");
     let group = format!("  - {}\n  - {{name: g, type: parallel, steps: [{}, {}]}}\n", step("a"), step("b"), step("a"));
-    assert_eq!(found(&with(&group)).len(), 1);
+    assert_eq!(faults(&with(&group)).len(), 1);
 }
 
 /// A-2.2: a field name of other tools is recognized, and the right one suggested.

@@ -137,21 +137,21 @@ fn cases_give_forms_and_types() {
 }
 
 /// Pipeline of the statements with these ids, in the order of the text.
-fn made(text: &str, words: &[Label], ids: &[u32]) -> Result<Compiled, Vec<String>> {
+fn compile_text(text: &str, words: &[Label], ids: &[u32]) -> Result<Compiled, Vec<String>> {
     let skill = Skill::read(text, Vec::new()).expect("a skill");
     let labels: Labels = words.iter().copied().zip(1..).map(|(label, id)| (id, label)).collect();
     compile(Source { skill: &skill, labels: &labels, cases: &[] }, &draft(ids), &[], Stdout::Suggested)
 }
 
 fn faults(text: &str, words: &[Label], ids: &[u32]) -> String {
-    made(text, words, ids).err().unwrap_or_default().join("\n")
+    compile_text(text, words, ids).err().unwrap_or_default().join("\n")
 }
 
 /// L-87: a command with a condition is run if a question says that the condition holds, and never otherwise.
 #[test]
 fn commands_with_a_condition_ask_for_it() {
     let text = "If the branch is old, run `git fetch origin`.\n";
-    let compiled = made(text, &[Label::Condition], &[1]).expect("a pipeline");
+    let compiled = compile_text(text, &[Label::Condition], &[1]).expect("a pipeline");
     let definition = self::text(&compiled, "pipelines/audit/pipeline.yaml");
     let expected = "  - name: s1\n    type: code\n    command: \"exec </dev/null && cd \\\"$ETUDE_CALLER_DIR\\\" && git fetch origin\"\n    output: text\n    when:\n      value: \"{{s1_applies.output.holds}}\"\n      not_equals: \"no\"\n    require:\n      - value: \"{{s1_applies.output.holds}}\"\n        equals: \"yes\"\n";
     assert!(definition.contains(expected) && definition.contains("fallback: skill\n"), "{definition}");
@@ -164,7 +164,7 @@ fn an_action_under_a_condition_is_no_guard() {
     let words = [Label::MainPath, Label::Condition, Label::MainPath];
     let kind_of = |condition: &str| {
         let text = format!("1. Run `git status`.\n2. {condition}\n3. Run `git fetch`.\n");
-        let compiled = made(&text, &words, &[1, 2, 3]).expect("a pipeline");
+        let compiled = compile_text(&text, &words, &[1, 2, 3]).expect("a pipeline");
         let definition = compiled.files[0].text.clone();
         (definition.contains("  - name: s2\n    type: skill\n"), definition.contains("{{s2.output.holds}}"))
     };
@@ -186,7 +186,7 @@ fn code_blocks_are_read_with_what_is_above_them() {
     let block = "```sh\ngit push\n```\n";
     let words = [Label::MainPath, Label::MainPath];
     for above in ["If the user agrees:\n", "## Option 2: push\n", "- **Only for releases**:\n\n  "] {
-        let made = made(
+        let made = compile_text(
             &format!("{above}\n{}", block.replace('\n', if above.starts_with('-') { "\n  " } else { "\n" })),
             &words,
             &[2],
@@ -209,7 +209,7 @@ fn code_blocks_are_read_with_what_is_above_them() {
 fn commands_of_one_shell_are_one_step() {
     let text = "```bash\nROOT=$(git rev-parse --show-toplevel)\n```\n\n```bash\ncd \"$ROOT\"\n```\n\n```bash\ngit status\n```\n\nReview it.\n\n```bash\ngit log -1\n```\n";
     let words = [Label::MainPath, Label::MainPath, Label::MainPath, Label::Judgement, Label::MainPath];
-    let compiled = made(text, &words, &[1, 2, 3, 4]).expect("a pipeline");
+    let compiled = compile_text(text, &words, &[1, 2, 3, 4]).expect("a pipeline");
     assert_eq!(compiled.enforced.into_values().collect::<Vec<_>>(), ["s1"; 3]);
     let script = compiled.files.iter().find(|file| file.path.ends_with("s1.sh")).map_or("", |file| &file.text);
     assert!(script.ends_with("\nROOT=$(git rev-parse --show-toplevel)\ncd \"$ROOT\"\ngit status\n"), "{script}");
@@ -222,7 +222,8 @@ fn commands_of_one_shell_are_one_step() {
 /// L-87: a judgement with a command runs it, and asks about its output: the command alone does not fulfil the statement.
 #[test]
 fn a_judgement_with_a_command_is_asked() {
-    let compiled = made("Review the output of `git diff --stat`.\n", &[Label::Judgement], &[1]).expect("a pipeline");
+    let compiled =
+        compile_text("Review the output of `git diff --stat`.\n", &[Label::Judgement], &[1]).expect("a pipeline");
     assert_eq!((compiled.enforced, compiled.asked), (BTreeMap::new(), BTreeMap::from([(1, "s1".to_owned())])));
     let definition = compiled.files[0].text.clone();
     assert!(
@@ -234,9 +235,10 @@ fn a_judgement_with_a_command_is_asked() {
 /// L-87: a rule about a command is enforced by a step only if the rule is to run it.
 #[test]
 fn a_rule_about_a_command_is_a_question() {
-    let about = made("The output of `git status --short` must be empty.\n", &[Label::Rule], &[1]).expect("a pipeline");
+    let about =
+        compile_text("The output of `git status --short` must be empty.\n", &[Label::Rule], &[1]).expect("a pipeline");
     assert_eq!((about.enforced.len(), about.asked.len()), (0, 1));
-    let runs = made("Always run `git status --short` first.\n", &[Label::Rule], &[1]).expect("a pipeline");
+    let runs = compile_text("Always run `git status --short` first.\n", &[Label::Rule], &[1]).expect("a pipeline");
     assert_eq!((runs.enforced.len(), runs.asked.len()), (1, 0));
 }
 
@@ -246,14 +248,14 @@ fn judgements_keep_the_rules_that_concern_them() {
     let text = "# A\n\n## Rules\n\n- Never pay twice.\n\n## Pay\n\n- Review it.\n- Round up.\n\n## Ship\n\n- Decide.\n- Use boxes.\n";
     let (rule, judgement, other) = (Label::Rule, Label::Judgement, Label::Background);
     let words = [other, other, rule, other, judgement, rule, other, judgement, rule];
-    let compiled = made(text, &words, &[5]).expect("a pipeline");
+    let compiled = compile_text(text, &words, &[5]).expect("a pipeline");
     assert_eq!(compiled.asked.into_keys().collect::<Vec<_>>(), [3, 5, 6]);
 }
 
 /// L-89: an option of a usage line is a parameter with an empty default.
 #[test]
 fn optional_parameters_have_a_default() {
-    let compiled = made("Run `git log [--author NAME]`.\n", &[Label::MainPath], &[1]).expect("a pipeline");
+    let compiled = compile_text("Run `git log [--author NAME]`.\n", &[Label::MainPath], &[1]).expect("a pipeline");
     let definition = &compiled.files[0].text;
     assert!(definition.contains("input:\n  author:\n    type: string\n    default: \"\"\n"), "{definition}");
     assert!(compiled.required.is_empty());
@@ -263,7 +265,7 @@ fn optional_parameters_have_a_default() {
 #[test]
 fn a_choice_is_declared_with_its_words() {
     let text = "Run `git log --format {short,full} [--limit N]`.\n";
-    let compiled = made(text, &[Label::MainPath], &[1]).expect("a pipeline");
+    let compiled = compile_text(text, &[Label::MainPath], &[1]).expect("a pipeline");
     let definition = &compiled.files[0].text;
     let declared = "  format:\n    type: string\n    enum:\n      - short\n      - full\n";
     assert!(definition.contains(declared), "{definition}");
@@ -288,7 +290,7 @@ const OF_NOTES: [Label; 7] = [
 /// the skill.
 #[test]
 fn work_without_a_command_is_for_an_agent() {
-    let compiled = made(NOTES, &OF_NOTES, &[2, 3, 4, 5, 6]).expect("a pipeline");
+    let compiled = compile_text(NOTES, &OF_NOTES, &[2, 3, 4, 5, 6]).expect("a pipeline");
     let definition = text(&compiled, "pipelines/audit/pipeline.yaml");
     let step = "  - name: s3\n    type: skill\n    skill: audit-1\n    request: |-\n      {{run.request}}\n\n      The output of `s2`:\n      {{s2.output}}\n";
     assert!(definition.contains(step), "{definition}");
@@ -339,7 +341,7 @@ fn an_agent_alone_is_no_pipeline() {
 #[test]
 fn files_of_the_caller_are_defaults() {
     let text = "Run `pandoc notes.md --output report.pdf`.\n\nRun `ls -l report.pdf`.\n";
-    let compiled = made(text, &[Label::MainPath, Label::MainPath], &[1, 2]).expect("a pipeline");
+    let compiled = compile_text(text, &[Label::MainPath, Label::MainPath], &[1, 2]).expect("a pipeline");
     let definition = &compiled.files[0].text;
     assert!(definition.contains("input:\n  report_pdf:\n    type: string\n    default: report.pdf\n"), "{definition}");
     for part in ["pandoc notes.md --output \\\"$INPUT_REPORT_PDF\\\"", "ls -l \\\"$INPUT_REPORT_PDF\\\""] {

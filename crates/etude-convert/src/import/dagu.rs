@@ -32,7 +32,7 @@ const STEP: [&str; 13] = [
 
 /// Imports the files. Findings are in the order of the files, also if one DAG starts another.
 pub(super) fn files(imported: &mut Imported, sources: &[Source]) {
-    let (mut dags, ordered) = Dags::of(sources);
+    let (mut dags, ordered) = Dags::new(sources);
     for source in ordered {
         file(imported, &mut dags, &source.path, source.text.as_deref().unwrap_or_default());
     }
@@ -57,7 +57,7 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             return imported.find(path, 1, "`params`", reason);
         }
         dag.environment(imported, root.get("env"));
-        let order = Order::of(root);
+        let order = Order::read(root);
         // The first step that was not imported.
         let mut lost: Option<String> = None;
         for (index, node) in ordered(imported, &document, root, order).into_iter().enumerate() {
@@ -102,7 +102,7 @@ enum Order {
 }
 
 impl Order {
-    fn of(root: &Entries<'_>) -> Self {
+    fn read(root: &Entries<'_>) -> Self {
         let kind = root.get("type").and_then(text_of).unwrap_or_default();
         let mut steps = root.get("steps").and_then(Node::as_seq).into_iter().flatten();
         match kind.trim() {
@@ -398,7 +398,7 @@ fn output(step: &Entries<'_>) -> Result<Option<String>, String> {
 /// Retries and time limit of a step.
 fn limits(step: &Entries<'_>) -> Result<(Option<Value>, Option<String>), String> {
     let retry = match field(step, "retry_policy") {
-        Some(node) => Some(retry::of(node.as_map().ok_or("its retry policy is not a mapping")?)?),
+        Some(node) => Some(retry::convert(node.as_map().ok_or("its retry policy is not a mapping")?)?),
         None => None,
     };
     let seconds = field(step, "timeout_sec").map(|node| text_of(node).and_then(|text| text.parse::<u64>().ok()));

@@ -97,7 +97,7 @@ fn numbers_of_any_size_are_compared_to_the_last_digit() {
     assert!(relates("a.output.a", Op::Equals, "a.output.b", 7));
     assert!(relates("a.output.a", Op::In, "a.output.l", ABI) && relates("a.output.b", Op::NotIn, "a.output.l", ABI));
     let compares = |path: &str, op: Op, literal: &str, abi: u32| {
-        let literal = Literal::of(&Json::trusted(literal)).unwrap();
+        let literal = Literal::from_json(&Json::trusted(literal)).unwrap();
         Condition::Compare { value: reference(path), op, literal }.is_met(&Texts(text, abi)).unwrap()
     };
     assert!(compares("a.output.a", Op::Gt, "123456789012345678900", ABI));

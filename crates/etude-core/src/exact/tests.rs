@@ -1,7 +1,7 @@
 use super::*;
 
 fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (Comparand::of(a).unwrap(), Comparand::of(b).unwrap());
+    let (a, b) = (Comparand::parse(a).unwrap(), Comparand::parse(b).unwrap());
     assert_eq!(a.is_same(&b), b.is_same(&a));
     a.is_same(&b)
 }
@@ -40,7 +40,7 @@ fn numbers_are_the_same_by_value() {
 fn numbers_are_ordered_by_value() {
     let sorted = ["-1e400", "-18446744073709551617", "-18446744073709551616", "-0.5", "0", "1e-400", "0.05", "0.5"];
     let sorted = sorted.iter().chain(&["7", "10", "18446744073709551616", "18446744073709551617", "1e400"]);
-    let numbers: Vec<Decimal> = sorted.map(|text| Decimal::of(text)).collect();
+    let numbers: Vec<Decimal> = sorted.map(|text| Decimal::parse(text)).collect();
     assert!(numbers.is_sorted() && numbers.windows(2).all(|pair| pair[0] != pair[1]), "{numbers:?}");
 }
 
@@ -58,15 +58,15 @@ fn only_long_numbers_are_looked_at_as_they_are_written() {
 #[test]
 fn what_cannot_be_looked_into_is_an_error() {
     let deep = |depth: usize| format!("{}1e400{}", "[".repeat(depth), "]".repeat(depth));
-    assert!(Comparand::of(&deep(127)).is_ok());
+    assert!(Comparand::parse(&deep(127)).is_ok());
     for text in [deep(128), deep(100_000), r#"["\ud800", 1e400]"#.to_owned()] {
-        assert!(Comparand::of(&text).is_err());
+        assert!(Comparand::parse(&text).is_err());
     }
 }
 
 #[test]
 fn a_literal_keeps_its_text_and_is_a_tree_as_well() {
-    let literal = |text: &'static str| Literal::of(&Json::trusted(text)).unwrap();
+    let literal = |text: &'static str| Literal::from_json(&Json::trusted(text)).unwrap();
     let long = literal("[-1e400, {\"k\": 123456789012345678901}]");
     assert_eq!(long.tree(), &serde_json::json!([f64::MIN, {"k": 123456789012345678901_f64}]));
     assert_eq!(long.to_string(), "[-1e400, {\"k\": 123456789012345678901}]");
@@ -77,11 +77,11 @@ fn a_literal_keeps_its_text_and_is_a_tree_as_well() {
 /// Pointers into exact values lead to the same places as in trees.
 #[test]
 fn pointers_lead_into_exact_values() {
-    let value = Comparand::of(r#"{"a/b": [10, {"~": 1e400}], "": 2}"#).unwrap();
+    let value = Comparand::parse(r#"{"a/b": [10, {"~": 1e400}], "": 2}"#).unwrap();
     let at = |pointer: &str| value.pointer(pointer).map(|found| found.exact().unwrap());
-    assert_eq!(at("/a~1b/0"), Some(Exact::of("10").unwrap()));
-    assert_eq!(at("/a~1b/1/~0"), Some(Exact::of("1e400").unwrap()));
-    assert_eq!((at("/"), at("/a~1b/00"), at("/a~1b/2"), at("x")), (Some(Exact::of("2").unwrap()), None, None, None));
+    assert_eq!(at("/a~1b/0"), Some(Exact::parse("10").unwrap()));
+    assert_eq!(at("/a~1b/1/~0"), Some(Exact::parse("1e400").unwrap()));
+    assert_eq!((at("/"), at("/a~1b/00"), at("/a~1b/2"), at("x")), (Some(Exact::parse("2").unwrap()), None, None, None));
     assert_eq!(value.pointer("").unwrap(), value);
     assert_eq!(value.to_string(), r#"{"":2,"a/b":[10,{"~":1e400}]}"#);
 }

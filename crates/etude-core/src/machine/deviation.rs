@@ -29,7 +29,7 @@ pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values)
     };
     let mut message = format!("the `require` of step `{step}` is false: {}", require.written);
     if values.abi() >= SHOWS_VALUES {
-        message.push_str(&found(unmet, values));
+        message.push_str(&describe_values(unmet, values));
     }
     let mut failure = Failure::new(FailureKind::Deviated, message);
     failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": require.written})));
@@ -37,7 +37,7 @@ pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values)
 }
 
 /// The values that a condition reads, each once: `; {{a.output}} is 3`.
-fn found(condition: &Condition, values: &Values) -> String {
+fn describe_values(condition: &Condition, values: &Values) -> String {
     let mut shown: Vec<String> = Vec::new();
     for binding in condition.bindings() {
         let Binding::Reference(reference) = binding else { continue };

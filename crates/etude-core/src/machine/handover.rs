@@ -47,7 +47,7 @@ impl Call {
             return false;
         }
         let (own, other) = (shown_arguments(&self.arguments), shown_arguments(arguments));
-        let is_same = || match (Comparand::of(&self.arguments), Comparand::of(arguments)) {
+        let is_same = || match (Comparand::parse(&self.arguments), Comparand::parse(arguments)) {
             (Ok(own), Ok(other)) if abi >= COMPARES_CALLS => own.is_same(&other),
             _ => own == other,
         };

@@ -131,7 +131,7 @@ impl LlmTask {
     /// The JSON of the response that was rejected last, once no retry is left.
     fn rejected(&self) -> Option<Value> {
         let found = extract::fitting(self.rejected.as_deref()?, |_| false)?;
-        tree::of_answer(found).ok()
+        tree::parse_response(found).ok()
     }
 
     /// The failure of step `name`, whose responses were rejected until no retry was left, the last one for these
@@ -263,11 +263,11 @@ impl LlmTask {
         let found = match abi < TAKES_LAST {
             true => extract::json(text),
             false => extract::fitting(text, |found| {
-                tree::of_answer(found).is_ok_and(|value| self.violations(schema, &value).is_empty())
+                tree::parse_response(found).is_ok_and(|value| self.violations(schema, &value).is_empty())
             }),
         };
         let Some(found) = found else {
-            let why = tree::of_answer(text).err().map(|e| e.to_string()).unwrap_or_default();
+            let why = tree::parse_response(text).err().map(|e| e.to_string()).unwrap_or_default();
             let start: String = text.chars().take(120).collect();
             return Err(vec![if text.trim().is_empty() {
                 "the answer is empty; it must be JSON".to_owned()
@@ -276,7 +276,7 @@ impl LlmTask {
             }]);
         };
         let json = Json::trusted(found);
-        let value = tree::of_answer(found).map_err(|e| vec![format!("the answer cannot be looked into: {e}")])?;
+        let value = tree::parse_response(found).map_err(|e| vec![format!("the answer cannot be looked into: {e}")])?;
         let violations = self.violations(schema, &value);
         if violations.is_empty() { Ok(json) } else { Err(violations) }
     }

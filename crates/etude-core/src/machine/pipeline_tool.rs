@@ -105,7 +105,7 @@ fn input(pipeline: &PipelineTool, arguments: &str) -> Result<Json, ToolResult> {
     let invalid = |why: String| ToolResult::terminal("InputInvalid", &format!("the arguments of `{name}` {why}"));
     let mut members: Map<String, Value> = match arguments.trim() {
         "" => Map::new(),
-        text => match tree::of_answer(text) {
+        text => match tree::parse_response(text) {
             Ok(Value::Object(members)) => members,
             Ok(_) => return Err(invalid("are not a JSON object".to_owned())),
             Err(error) => return Err(invalid(format!("are not JSON: {error}"))),

@@ -261,7 +261,7 @@ impl ScopeTask {
             Some((_, text)) if self.phase == Phase::Business => {
                 (Path::root(&Fallback::root(&self.body.sequence.name)), values.with_request(Some(Arc::clone(text))))
             }
-            _ => (Path::root(&part.sequence.name).again(attempt), values.with_request(request)),
+            _ => (Path::root(&part.sequence.name).incarnation(attempt), values.with_request(request)),
         };
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
         // A stop before the first step must still keep the constructor or the pipeline from running.

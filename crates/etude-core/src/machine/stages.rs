@@ -209,7 +209,7 @@ impl MachineTask {
 /// it fails.
 fn parts(path: &Path, resumptions: u32) -> [String; 3] {
     let tools = path.child("tools").attempt(resumptions + 1).as_str().to_owned();
-    let probe = path.child("probe").again(resumptions + 1).as_str().to_owned();
+    let probe = path.child("probe").incarnation(resumptions + 1).as_str().to_owned();
     [tools, probe, path.child(&format!("migrate{resumptions}")).as_str().to_owned()]
 }
 

@@ -116,7 +116,7 @@ impl<'s> Scale<'s> {
     fn survey(&mut self, part: &'s Value, bases: &Bases) {
         match part {
             Value::Object(members) => {
-                let bases = self.within(members, bases);
+                let bases = self.inner_bases(members, bases);
                 self.bases.insert(address(part), Rc::clone(&bases));
                 if let Some(name) = members.get("$dynamicAnchor").and_then(Value::as_str) {
                     self.dynamic.entry(name).or_default().push(part);
@@ -132,7 +132,7 @@ impl<'s> Scale<'s> {
     }
 
     /// The base URIs inside a schema. An id that the validator ignores is not a resource of the registry.
-    fn within(&self, members: &Map<String, Value>, bases: &Bases) -> Bases {
+    fn inner_bases(&self, members: &Map<String, Value>, bases: &Bases) -> Bases {
         let mut all: Vec<_> = bases.to_vec();
         let ids = ["$id", "id"].into_iter().filter_map(|keyword| members.get(keyword)?.as_str());
         for (id, base) in ids.flat_map(|id| bases.iter().map(move |base| (id, base))) {

@@ -57,12 +57,12 @@ fn a_million_rows_are_looked_into() {
 fn a_text_that_is_cut_off_is_counted_to_its_end() {
     for text in ["[1,2,\"abc", "[1,2,\"abc\\", "{\"", "[", "\\"] {
         assert!(!exceeds(format!("{}{text}", " ".repeat(64)).as_bytes(), 10), "{text}");
-        assert!(of(text).is_err(), "{text}");
+        assert!(parse(text).is_err(), "{text}");
     }
 }
 
 #[test]
 fn the_limit_is_named() {
-    let error = of_answer(format!("[{}0]", "0,".repeat(MAX_RESPONSE_VALUES))).expect_err("too many");
+    let error = parse_response(format!("[{}0]", "0,".repeat(MAX_RESPONSE_VALUES))).expect_err("too many");
     assert_eq!(error.to_string(), "it has more than 1 million values; at most as many are looked into");
 }

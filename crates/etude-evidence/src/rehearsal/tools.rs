@@ -88,7 +88,7 @@ mod tests {
             let ToolReply::Done(result) = port.call(call(), CancellationToken::new()).await else {
                 panic!("it is done")
             };
-            assert_eq!((result.is_error(), port.rehearsal.made().writes.len()), (!is_made, usize::from(is_made)));
+            assert_eq!((result.is_error(), port.rehearsal.calls_made().writes.len()), (!is_made, usize::from(is_made)));
         }
     }
 

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn found(arguments: &Value) -> Vec<(String, Vec<String>)> {
+    fn places_in(arguments: &Value) -> Vec<(String, Vec<String>)> {
         let mut places = Places::default();
         places.add("input", "/request", &json!("Tidy  notes/a.md of order #W123_4, 12 times"));
         places.add("input", "", &json!({"count": 1234, "a/b": ["deep"]}));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn one(value: Value) -> Vec<String> {
-        let mut all = found(&json!({ "v": value }));
+        let mut all = places_in(&json!({ "v": value }));
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0).1
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn texts_and_numbers_have_origins() {
         let paths: Vec<String> =
-            found(&json!({"a": [1, true, null, {"b/c": "x"}]})).into_iter().map(|(path, _)| path).collect();
+            places_in(&json!({"a": [1, true, null, {"b/c": "x"}]})).into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["/a/0", "/a/3/b~1c"]);
     }
 }

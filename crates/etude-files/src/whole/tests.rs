@@ -40,7 +40,7 @@ fn a_part_that_is_not_put_in_place_goes_away() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().join("file");
     fs::write(&place, "old").expect("written");
-    let part = Part::beside(&place, Access::Owner).expect("created");
+    let part = Part::create(&place, Access::Owner).expect("created");
     part.file().write_all(b"half of").expect("written");
     assert_eq!(names(dir.path()).len(), 2);
     drop(part);
@@ -52,7 +52,7 @@ fn a_part_that_is_not_put_in_place_goes_away() {
 fn two_parts_of_a_place_are_two_files() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().join("file");
-    let parts = [1, 2].map(|_| Part::beside(&place, Access::Mask).expect("created"));
+    let parts = [1, 2].map(|_| Part::create(&place, Access::Mask).expect("created"));
     assert_eq!(names(dir.path()).len(), 2);
     for (part, content) in parts.into_iter().zip(["first", "last"]) {
         part.file().write_all(content.as_bytes()).expect("written");

@@ -62,7 +62,7 @@ mod tests {
             ".runs.tar.7-1.part", ".runs.tar.2026-11", ".runs.tar.a-0.part", ".other.tar.7-0.part", "runs.tar.7-0.part",
         ];
         others.iter().for_each(|name| make(name, if name.ends_with("7-1.part") { now } else { long_ago }));
-        let living = Part::beside(&place, Access::Owner).expect("a part");
+        let living = Part::create(&place, Access::Owner).expect("a part");
         living.file().set_modified(long_ago).expect("aged");
         replace(&place, b"new", Access::Owner, Durability::Process).expect("replaced");
         assert!(!dir.path().join(".runs.tar.7-0.part").exists());

@@ -195,7 +195,7 @@ type Fault = Arc<Mutex<Option<Throw>>>;
 
 /// Passes one request to the session and waits for its reply.
 async fn answer(line: String, call: CallId, session: Handle, fault: Fault) -> String {
-    let document = match tree::of(&line) {
+    let document = match tree::parse(&line) {
         Ok(document) => document,
         Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
     };

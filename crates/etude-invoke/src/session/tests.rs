@@ -168,7 +168,7 @@ async fn middleware_judges_all_digits() {
     let open = |chain: &[&str]| {
         let mut tool = Tool::new("pay", crate::chain::ToolHandler::Effect).with_chain(chain);
         tool.metadata = Arc::new(json!({"trust": {"rules": "pay"}}));
-        let digits = crate::Digits::of(text, &args).map(Arc::new);
+        let digits = crate::Digits::parse(text, &args).map(Arc::new);
         let checks = crate::Checks { digits, asker: crate::Asker::Gate, ..crate::Checks::default() };
         let call = Arc::new(HostCall::new("p/pay".to_owned(), checks));
         session.open(Arc::new(tool), Arc::clone(&args), call, CancellationToken::new())

@@ -78,7 +78,7 @@ fn flow(value: &Value) -> String {
 
 fn scalar(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar::of(text),
+        Value::String(text) => scalar::quote(text),
         other => other.to_string(),
     }
 }

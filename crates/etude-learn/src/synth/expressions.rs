@@ -164,7 +164,7 @@ impl Synth<'_, '_> {
                 for op in Op::ALL.into_iter().filter(|_| left != right) {
                     let is_turned = op != Op::Subtract && left > right;
                     let func = Func::Arithmetic { op, left: left.clone(), right: right.clone() };
-                    if !is_turned && (op.of(*a, *b) - wanted).abs() < 0.01 {
+                    if !is_turned && (op.apply(*a, *b) - wanted).abs() < 0.01 {
                         let bits = 3 * OPERATOR_BITS + STEP_BITS * (left.path.len() + right.path.len());
                         found.push(Candidate { bound: Bound::Code(func), bits, nearness: *n.max(m) });
                     }

@@ -145,7 +145,7 @@ impl Assembly<'_, '_, '_> {
             let Source::Step(name) = &of.source else { return None };
             let is_result = name != OPEN_HOLE && (!of.path.is_empty() || is_call(name));
             let is_word = commands::place_of(&var.argument.tool, &var.argument.path).is_some();
-            let mut scalars = var.values.iter().flatten().map(Scalar::of);
+            let mut scalars = var.values.iter().flatten().map(Scalar::from_value);
             let scalar = scalars.next().flatten()?;
             let is_same = is_result && !is_word && scalars.all(|other| other == Some(scalar));
             is_same.then(|| Condition::Typed { of: of.clone(), scalar, argument })

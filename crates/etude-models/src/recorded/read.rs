@@ -15,7 +15,7 @@ type Object = Map<String, Value>;
 
 /// Every recording in the text of a file. The error is a sentence about the first fault.
 pub(super) fn read(text: &str, source: &str) -> Result<Vec<Recording>, String> {
-    let value = tree::of(text).map_err(|error| match error {
+    let value = tree::parse(text).map_err(|error| match error {
         TreeError::Json(error) => format!("it is not JSON: {error}"),
         error @ TreeError::TooMany(_) => error.to_string(),
     })?;
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, source: &str) -> Result<Vec<Recording>, String> {
 }
 
 fn recording(object: &Object, source: &str) -> Result<Recording, String> {
-    known(object, &["format", "model", "request", "answer", "answers", "comment"])?;
+    refuse_unknown(object, &["format", "model", "request", "answer", "answers", "comment"])?;
     let ReadRequest { request, digests } = request(part(object, "request")?)?;
     let digests: BTreeMap<String, String> = digests.into_iter().collect();
     let answers = match object.get("answers") {
@@ -58,7 +58,7 @@ fn part<'a>(object: &'a Object, key: &str) -> Result<&'a Object, String> {
 }
 
 /// Refuses unknown fields. Else a recording with a misspelled field would never match, or match too much.
-fn known(object: &Object, fields: &[&str]) -> Result<(), String> {
+fn refuse_unknown(object: &Object, fields: &[&str]) -> Result<(), String> {
     match object.keys().find(|key| !fields.contains(&key.as_str())) {
         Some(key) => Err(format!("unknown field `{key}`; fields are {}", fields.join(", "))),
         None => Ok(()),
@@ -66,7 +66,10 @@ fn known(object: &Object, fields: &[&str]) -> Result<(), String> {
 }
 
 fn request(object: &Object) -> Result<ReadRequest, String> {
-    known(object, &["tier", "system", "messages", "schema", "tools", "must_call", "temperature", "max_tokens"])?;
+    refuse_unknown(
+        object,
+        &["tier", "system", "messages", "schema", "tools", "must_call", "temperature", "max_tokens"],
+    )?;
     let mut read = ReadRequest::default();
     if let Some(tier) = object.get("tier") {
         let found = tier.as_str().and_then(Tier::from_word);
@@ -139,7 +142,7 @@ fn tool_call(value: &Value) -> Result<ToolCall, String> {
 
 fn answer(value: &Value) -> Result<RecordedResponse, String> {
     let object = value.as_object().ok_or("an answer is not an object")?;
-    known(object, &["text", "json", "tool_calls", "stop", "refusal", "usage"])?;
+    refuse_unknown(object, &["text", "json", "tool_calls", "stop", "refusal", "usage"])?;
     let said = match (object.get("text"), object.get("json")) {
         (Some(said), _) => lines(said, "text")?,
         (None, Some(json)) => json.to_string(),

@@ -14,7 +14,7 @@ const MAX_READ: usize = 3;
 
 /// `text` without backslashes and with each escape as its character. Takes time in proportion to the length.
 pub(super) fn unescaped(text: &str) -> String {
-    Layer::of(text, after_backslashes, false).text
+    Layer::decode(text, after_backslashes, false).text
 }
 
 /// `text` with `***` in place of each of `secrets`, which are unescaped. `None` if there are none.
@@ -59,10 +59,10 @@ fn layers(text: &str, secrets: &[String], depth: usize, is_mapped: bool) -> Opti
         if !has_escapes_of_escapes(above) {
             return None;
         }
-        let layer = Layer::of(above, |text| &text[1..], is_mapped);
+        let layer = Layer::decode(above, |text| &text[1..], is_mapped);
         layers.push(layer);
     }
-    let merged = Layer::of(layers.last().map_or(text, |layer| &layer.text), after_backslashes, is_mapped);
+    let merged = Layer::decode(layers.last().map_or(text, |layer| &layer.text), after_backslashes, is_mapped);
     layers.push(merged);
     Some(layers)
 }
@@ -109,7 +109,7 @@ fn cleaned_through(text: &str, layers: &[Layer], secrets: &[String]) -> Option<S
 impl Layer {
     /// `text` with each escape as its character. `skip` returns a text without the backslashes at its start that belong to one
     /// escape.
-    fn of(text: &str, skip: impl Fn(&str) -> &str, is_mapped: bool) -> Self {
+    fn decode(text: &str, skip: impl Fn(&str) -> &str, is_mapped: bool) -> Self {
         let mut out = Self { text: String::with_capacity(text.len()), offsets: Vec::new() };
         let mut rest = text;
         while let Some(at) = rest.find('\\') {

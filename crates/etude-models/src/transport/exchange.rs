@@ -275,7 +275,7 @@ impl Line {
             DecodeError::Unreadable(why) => {
                 let start = self.redactor.quote(&String::from_utf8_lossy(body), 100);
                 let starts = if start.is_empty() { String::new() } else { format!("; it starts with `{start}`") };
-                TransportAttempt::again(FailedAs::Exhausted, format!("{UNREADABLE}: {why}{starts}"))
+                TransportAttempt::retryable(FailedAs::Exhausted, format!("{UNREADABLE}: {why}{starts}"))
             }
         }
     }
@@ -283,7 +283,7 @@ impl Line {
     /// An attempt that exceeded its time limit in silence.
     pub(super) fn silent(&self, place: &str) -> TransportAttempt {
         let message = format!("{SILENT}{place} within {}", shown(self.timeout));
-        TransportAttempt::again(FailedAs::Exhausted, message)
+        TransportAttempt::retryable(FailedAs::Exhausted, message)
     }
 
     /// An attempt that ended before the complete response.
@@ -301,7 +301,7 @@ impl Line {
         let message = format!("the connection to {place} was lost: {cause}");
         match cause.starts_with(etude_http::LARGE_HEAD) {
             true => TransportAttempt::last(FailedAs::Exhausted, message),
-            false => TransportAttempt::again(FailedAs::Exhausted, message),
+            false => TransportAttempt::retryable(FailedAs::Exhausted, message),
         }
     }
 }
@@ -345,7 +345,7 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     }
     match cause.contains("invalid peer certificate") {
         true => TransportAttempt::last(kind, message),
-        false => TransportAttempt::again(kind, message),
+        false => TransportAttempt::retryable(kind, message),
     }
 }
 
@@ -354,7 +354,7 @@ impl TransportAttempt {
         Self { kind, message, status: None, again: false, asked: None, busy: false }
     }
 
-    pub(super) fn again(kind: FailedAs, message: String) -> Self {
+    pub(super) fn retryable(kind: FailedAs, message: String) -> Self {
         Self { kind, message, status: None, again: true, asked: None, busy: false }
     }
 }
@@ -377,7 +377,7 @@ fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
     if body.is_empty() {
         return Err(DecodeError::Unreadable("it is empty".to_owned()));
     }
-    tree::of_answer(body).map_err(|error| match error {
+    tree::parse_response(body).map_err(|error| match error {
         TreeError::Json(error) => DecodeError::Unreadable(format!("not JSON: {error}")),
         error @ TreeError::TooMany(_) => DecodeError::TooMuch(error.to_string()),
     })

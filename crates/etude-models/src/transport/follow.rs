@@ -40,7 +40,7 @@ impl Line {
         let mut reader = Reader::new((streaming.assembler)());
         let mut emit = |text: &str| streaming.delta_sink.text(text);
         let broken = |broken: Broken| match broken {
-            Broken::Off => TransportAttempt::again(
+            Broken::Off => TransportAttempt::retryable(
                 FailedAs::Exhausted,
                 format!("the stream from {place} ended before the response was complete"),
             ),

@@ -28,7 +28,7 @@ pub(super) struct Refusal {
 impl Refusal {
     pub(super) fn read(body: &[u8]) -> Self {
         let text = || String::from_utf8_lossy(body).into_owned();
-        let Ok(mut value) = tree::of_answer(body) else {
+        let Ok(mut value) = tree::parse_response(body) else {
             return Self { message: text(), ..Self::default() };
         };
         // Gemini's errors arrive as an array if they come from a stream.

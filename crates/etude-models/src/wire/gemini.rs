@@ -142,7 +142,7 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
         }
         Part::Reasoning(_) => None,
         Part::ToolResult { id, content } => {
-            let response = match tree::of_answer(content) {
+            let response = match tree::parse_response(content) {
                 Ok(value @ Value::Object(_)) => value,
                 _ => json!({ "result": content }),
             };

@@ -17,7 +17,7 @@ pub(super) const CALL: &str = "call";
 /// The reasoning in `message`, if the called model wrote it.
 pub(super) fn of(message: &Message, ask: Ask<'_>) -> Option<Value> {
     message.parts.iter().find_map(|part| match part {
-        Part::Reasoning(reasoning) if reasoning.model == ask.id => tree::of_answer(&*reasoning.json).ok(),
+        Part::Reasoning(reasoning) if reasoning.model == ask.id => tree::parse_response(&*reasoning.json).ok(),
         _ => None,
     })
 }

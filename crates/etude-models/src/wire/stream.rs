@@ -183,7 +183,7 @@ fn take(assembler: &mut dyn Assembler, event: Event, emit: Emit<'_>) -> Result<b
         return Ok(false);
     }
     let unreadable = |why: String| Broken::Event(DecodeError::Unreadable(why), event.data.clone());
-    let value = tree::of_answer(&event.data).map_err(|error| match error {
+    let value = tree::parse_response(&event.data).map_err(|error| match error {
         TreeError::Json(error) => unreadable(format!("an event is not JSON: {error}")),
         error @ TreeError::TooMany(_) => Broken::Event(DecodeError::TooMuch(error.to_string()), String::new()),
     })?;

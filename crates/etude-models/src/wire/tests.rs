@@ -40,7 +40,7 @@ fn arguments_in_the_history_are_always_objects() {
         for sent in
             [&chat["messages"][1]["tool_calls"][0]["function"]["arguments"], &responses["input"][1]["arguments"]]
         {
-            let sent = tree::of_answer(sent.as_str().expect("a text"));
+            let sent = tree::parse_response(sent.as_str().expect("a text"));
             assert!(matches!(sent, Ok(Value::Object(_))), "{written}: {sent:?}");
         }
     }

@@ -48,7 +48,7 @@ fn settings(endpoint: &str, more: &[(&str, &str)]) -> Settings {
         let mut all = more.iter().chain(&usual);
         all.find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     };
-    Settings::of(&lookup).unwrap()
+    Settings::read(&lookup).unwrap()
 }
 
 fn row(name: &str, kind: &'static str, calls: u64) -> StepRow {

@@ -23,7 +23,7 @@ impl Form for CommandForm {
             _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed more than the limit")),
             Exit::Status(0) if !is_seen => Ok(None),
             Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
-            Exit::Status(0) => Ok(tree::of(&text).ok()),
+            Exit::Status(0) => Ok(tree::parse(&text).ok()),
             Exit::Status(status) => Err(Throw::new(ThrowKind::Failed, name, format!("exited with status {status}"))),
             Exit::NotStarted(why) => Err(Throw::new(ThrowKind::Failed, name, why.clone())),
             Exit::Signal { name: signal, .. } => {

@@ -43,7 +43,7 @@ impl Call {
             // The state command is not the effect in question, so it gets another name.
             let quiet = ProgramContext { stdin: None, run_effect: None, ..program_context.clone() };
             if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {
-                let output = answer.output.and_then(|output| tree::of(output.get()).ok());
+                let output = answer.output.and_then(|output| tree::parse(output.get()).ok());
                 state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
             }
         }
@@ -58,7 +58,7 @@ impl Call {
         let is_cut = bytes.len() as u64 > MAX_SHOWN;
         bytes.truncate(usize::try_from(MAX_SHOWN).unwrap_or(usize::MAX));
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let content = if is_cut { None } else { tree::of(&text).ok() };
+        let content = if is_cut { None } else { tree::parse(&text).ok() };
         Some(json!({"path": path, "content": content.unwrap_or(Value::String(text)), "truncated": is_cut}))
     }
 }

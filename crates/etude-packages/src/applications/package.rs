@@ -131,7 +131,7 @@ impl Package {
         let content = found.approvable()?;
         let directory = self.root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let text = found.text(Path::new(APP_FILE)).unwrap_or_default();
-        if application::read(&Head::of(&self.file(), text), directory).contract != self.contract {
+        if application::read(&Head::parse(&self.file(), text), directory).contract != self.contract {
             return Err(io::Error::other("its `APP.md` has changed since it was read"));
         }
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -282,7 +282,7 @@ fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
 /// # Errors
 /// The skill must be skipped. The findings are warnings, because the package is usable without it (C-2.4).
 pub(super) fn skill_in(file: &Path, text: &[u8], directory: &str) -> Result<Skill, Vec<Diagnostic>> {
-    usable(&Head::of(&file.display().to_string(), text), directory)
+    usable(&Head::parse(&file.display().to_string(), text), directory)
 }
 
 fn usable(head: &Head, directory: &str) -> Result<Skill, Vec<Diagnostic>> {

@@ -185,7 +185,7 @@ impl SkillCatalog {
 }
 
 fn current(entry: &Entry, text: &[u8]) -> Option<etude_spec::skill::Skill> {
-    let head = Head::of(&entry.location.display().to_string(), text);
+    let head = Head::parse(&entry.location.display().to_string(), text);
     let directory = entry.directory.file_name()?.to_str()?;
     read(&head, directory, Profile::Lenient).skill
 }
@@ -197,7 +197,7 @@ pub(crate) fn body_of(location: &Path) -> Result<String, String> {
 
 /// The text after the frontmatter of `text`.
 pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
-    let body = text.get(Head::of(path, text).body..).unwrap_or_default();
+    let body = text.get(Head::parse(path, text).body..).unwrap_or_default();
     if body.len() as u64 > MAX_BODY_BYTES {
         return Err(format!("its body has more than {} MiB", MAX_BODY_BYTES >> 20));
     }

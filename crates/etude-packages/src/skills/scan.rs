@@ -181,7 +181,7 @@ fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill>
 /// True if `skill` was read from this text, with or without frontmatter.
 pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return false };
-    let head = Head::of("", bytes);
+    let head = Head::parse("", bytes);
     match skill::read(&head, name, Profile::Lenient).skill {
         Some(read) => read == *skill,
         None => {

@@ -66,7 +66,7 @@ pub(crate) struct Protection {
 
 impl Protection {
     /// Reads the variables.
-    pub(crate) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             mode: variable("PGSSLMODE"),
             roots: variable("PGSSLROOTCERT"),

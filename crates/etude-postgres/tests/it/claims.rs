@@ -48,7 +48,7 @@ pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
 }
 
 /// Result of `other`, which runs while the claim `statement` of another worker is uncommitted: it waits for the commit.
-pub(crate) fn beside<T: Send>(server: &Server, statement: &str, other: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn during_claim<T: Send>(server: &Server, statement: &str, other: impl FnOnce() -> T + Send) -> T {
     let mut psql = server.psql();
     let mut stdin = psql.stdin.take().expect("a pipe");
     writeln!(stdin, "set search_path = etude; begin; {};", statement.replace('\n', " ")).expect("it listens");

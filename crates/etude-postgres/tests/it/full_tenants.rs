@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::engine::{Fleet as _, Limits, Placement, Session, Takes, TenantRules};
 
-use crate::claims::{beside, limits, statement, submit};
+use crate::claims::{during_claim, limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -172,7 +172,7 @@ fn a_claim_that_waited_takes_what_is_next_by_then() {
     {
         submit(&engine, id, at, of(tenant));
     }
-    let held = beside(&server, &statement("w"), || engine.next(&limits(), 0).expect("next").expect("a run"));
+    let held = during_claim(&server, &statement("w"), || engine.next(&limits(), 0).expect("next").expect("a run"));
     assert_eq!(held.run_id(), "other-1");
     assert_eq!(server.sql("select id from etude.runs where worker = 'w'"), "one-1");
     assert_eq!(ids(&all(&engine, &limits())), ["other-2"]);

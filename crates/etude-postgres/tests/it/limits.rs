@@ -17,7 +17,7 @@ use etude_runtime::engine::{
 };
 use etude_runtime::record::{ATTEMPT, of_outcome};
 
-use crate::claims::{beside, limits, statement, submit};
+use crate::claims::{during_claim, limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -321,7 +321,8 @@ fn no_claim_counts_while_another_one_is_under_way() {
     apply(&engine, QueueRules { limit: Some(1), ..QueueRules::default() });
     submit(&engine, "r-1", 1, Placement::default());
     submit(&engine, "r-2", 2, Placement::default());
-    let claimed = beside(&server, &statement("other"), || next(&engine).map(|session| session.run_id().to_owned()));
+    let claimed =
+        during_claim(&server, &statement("other"), || next(&engine).map(|session| session.run_id().to_owned()));
     assert_eq!(claimed, None);
     assert_eq!(server.sql("select id || worker from etude.runs where worker is not null"), "r-1other");
 }

@@ -7,7 +7,7 @@ use etude_postgres::Postgres;
 use etude_runtime::conformance::block_on;
 use etude_runtime::engine::{Fleet as _, Placement, QueueRules, RunState, Session, TenantRules};
 
-use crate::claims::{beside, limits, statement_of, submit};
+use crate::claims::{during_claim, limits, statement_of, submit};
 use crate::open;
 use crate::server::Server;
 
@@ -188,7 +188,7 @@ fn a_claim_of_several_that_waited_counts_what_the_other_took() {
                 submit(&engine, &format!("{tenant}-{number}"), at + number, placement);
             }
         }
-        let held = beside(&server, &statement_of("w", "array[7, 8]"), || claim(&engine, 10));
+        let held = during_claim(&server, &statement_of("w", "array[7, 8]"), || claim(&engine, 10));
         assert_eq!(server.sql("select string_agg(id, ' ' order by id) from etude.runs where worker = 'w'"), "a-0 a-1");
         assert_eq!(ids(&held), expected, "{rules:?}");
     }

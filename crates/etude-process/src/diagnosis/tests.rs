@@ -1,7 +1,7 @@
 use super::*;
 
 fn step(bytes: &[u8]) -> (String, String) {
-    match of(Protocol::Step, bytes) {
+    match diagnose(Protocol::Step, bytes) {
         Stdout::Unusable { problem, found } => (problem, found),
         Stdout::Value(value) => panic!("a diagnosis is never a value: {value:?}"),
     }
@@ -129,7 +129,7 @@ fn noise_is_judged_in_bounded_work() {
 /// a validator's document may be any one JSON value, so only text around it can be wrong.
 #[test]
 fn document_with_text_around_it_is_distinguished() {
-    let problem = |printed: &str| match of(Protocol::Document, printed.as_bytes()) {
+    let problem = |printed: &str| match diagnose(Protocol::Document, printed.as_bytes()) {
         Stdout::Unusable { problem, .. } => problem,
         Stdout::Value(value) => panic!("{value:?}"),
     };
@@ -142,7 +142,7 @@ fn document_with_text_around_it_is_distinguished() {
 #[test]
 fn blanks_are_nothing_and_a_lost_output_is_not() {
     for (printed, is_nothing) in [("", true), ("\n", true), (" \r\n\t", true), ("0", false), ("\u{a0}", false)] {
-        assert_eq!(of(Protocol::Document, printed.as_bytes()).is_nothing(), is_nothing, "{printed:?}");
+        assert_eq!(diagnose(Protocol::Document, printed.as_bytes()).is_nothing(), is_nothing, "{printed:?}");
     }
     assert!(!crate::document::unkept("disk full").is_nothing());
 }

@@ -79,7 +79,7 @@ fn flags(words: &[String]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Option<usize> {
+    fn position(line: &str) -> Option<usize> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let launch = Launch { program: "/usr/bin/python3".into(), name: words[0].clone(), args: words[1..].to_vec() };
         python(&launch, Path::new("/"), None).map(|python| python.flags)
@@ -88,14 +88,14 @@ mod tests {
     /// a command with flags that change more than the start of an interpreter runs in a new one.
     #[test]
     fn flags_of_the_start_are_distinguished_from_the_rest() {
-        assert_eq!(of("python3 a.py -x"), Some(0));
-        assert_eq!(of("/opt/bin/python3.12 -uB -X dev -Wignore a.py"), Some(4));
-        assert_eq!(of("python -m json.tool"), Some(0));
-        assert_eq!(of("python3 -I -c pass"), Some(1));
+        assert_eq!(position("python3 a.py -x"), Some(0));
+        assert_eq!(position("/opt/bin/python3.12 -uB -X dev -Wignore a.py"), Some(4));
+        assert_eq!(position("python -m json.tool"), Some(0));
+        assert_eq!(position("python3 -I -c pass"), Some(1));
         for unusual in
             ["python3", "python3 -i a.py", "python3 -", "python3 --help", "python3 -c", "pythonic a.py", "sh a.py"]
         {
-            assert_eq!(of(unusual), None, "{unusual}");
+            assert_eq!(position(unusual), None, "{unusual}");
         }
     }
 

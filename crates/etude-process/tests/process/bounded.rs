@@ -8,14 +8,14 @@ use etude_core::effect::{Inherits, ProcessCall, Setting};
 use etude_core::outcome::Exit;
 use etude_process::{Cancel, ChildEnvironment};
 
-use crate::fixture::{Fixture, shell, within};
+use crate::fixture::{Fixture, shell, with_time_limit};
 
 /// C-1.13: raw bytes of any kind are returned, with the end of stderr.
 #[test]
 fn raw_output_is_given_back_as_it_is() {
     let fixture = Fixture::new();
     let call = shell("printf 'a\\377\\nb'; echo careful >&2; exit 3");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 100)).expect("no one cancelled");
+    let ended = with_time_limit(|| fixture.host.run_bounded(&call, &Cancel::new(), 100)).expect("no one cancelled");
     assert_eq!((ended.stdout.as_slice(), ended.exit, ended.is_too_large), (&b"a\xff\nb"[..], Exit::Status(3), false));
     assert_eq!(ended.stderr.tail, "careful\n");
 }
@@ -25,7 +25,7 @@ fn raw_output_is_given_back_as_it_is() {
 fn endless_output_ends_the_process() {
     let fixture = Fixture::with(Duration::from_secs(1), &[]);
     let call = shell("yes & wait");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 1_000)).expect("no one cancelled");
+    let ended = with_time_limit(|| fixture.host.run_bounded(&call, &Cancel::new(), 1_000)).expect("no one cancelled");
     assert!(ended.is_too_large);
     assert_eq!(ended.stdout.len(), 1_000);
 }
@@ -35,7 +35,7 @@ fn endless_output_ends_the_process() {
 fn long_stderr_is_not_stored() {
     let fixture = Fixture::new();
     let call = shell("i=0; while [ $i -lt 30000 ]; do echo 'a line of noise on stderr' >&2; i=$((i+1)); done");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10)).expect("no one cancelled");
+    let ended = with_time_limit(|| fixture.host.run_bounded(&call, &Cancel::new(), 10)).expect("no one cancelled");
     assert_eq!((ended.stderr.lines, ended.stderr.blob), (30_000, None));
     let blobs = fixture.path("").join("../../blobs");
     assert!(!blobs.exists() || fs::read_dir(blobs).expect("a directory").count() == 0);
@@ -53,7 +53,8 @@ fn a_hook_inherits_the_basics() {
     let names = |inherits: Inherits| {
         let call = shell("env");
         let call = ProcessCall { setting: Setting { inherits, ..Setting::default() }, ..call };
-        let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10_000)).expect("no one cancelled");
+        let ended =
+            with_time_limit(|| fixture.host.run_bounded(&call, &Cancel::new(), 10_000)).expect("no one cancelled");
         let text = String::from_utf8_lossy(&ended.stdout).into_owned();
         text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
     };
@@ -73,7 +74,8 @@ fn a_chosen_environment_replaces_ours() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let variables = vec![(OsString::from("PATH"), path), (OsString::from("GRANTED"), OsString::from("yes"))];
     let fixture = Fixture::inheriting(ChildEnvironment::only(variables));
-    let ended = within(|| fixture.host.run_bounded(&shell("env"), &Cancel::new(), 10_000)).expect("no one cancelled");
+    let ended =
+        with_time_limit(|| fixture.host.run_bounded(&shell("env"), &Cancel::new(), 10_000)).expect("no one cancelled");
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     assert!(names.contains(&"GRANTED"), "{text}");

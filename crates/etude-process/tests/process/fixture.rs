@@ -38,12 +38,12 @@ impl Fixture {
 
     /// Runs every Python process in a warm interpreter.
     pub(crate) fn warm(grace: Duration, withheld: &[&str]) -> Self {
-        Self::made(&next_id(), grace, withheld, Some("json"))
+        Self::with_preload(&next_id(), grace, withheld, Some("json"))
     }
 
     /// Runs every Python process in a warm interpreter that imports `module` first.
     pub(crate) fn preloading(module: &str) -> Self {
-        Self::made(&next_id(), Duration::from_millis(50), &[], Some(module))
+        Self::with_preload(&next_id(), Duration::from_millis(50), &[], Some(module))
     }
 
     /// A fixture that starts interpreters, and one that keeps one warm: steps must not notice the difference.
@@ -52,7 +52,7 @@ impl Fixture {
     }
 
     pub(crate) fn named(run_id: &str, grace: Duration, withheld: &[&str]) -> Self {
-        Self::made(run_id, grace, withheld, None)
+        Self::with_preload(run_id, grace, withheld, None)
     }
 
     /// A fixture whose processes inherit `environment`.
@@ -60,7 +60,7 @@ impl Fixture {
         Self::build(&next_id(), Duration::from_secs(60), environment, None)
     }
 
-    fn made(run_id: &str, grace: Duration, withheld: &[&str], preload: Option<&str>) -> Self {
+    fn with_preload(run_id: &str, grace: Duration, withheld: &[&str], preload: Option<&str>) -> Self {
         let withheld: Vec<String> = withheld.iter().map(|name| (*name).to_owned()).collect();
         Self::build(run_id, grace, ChildEnvironment::without_keys(&withheld), preload)
     }
@@ -114,7 +114,7 @@ impl Fixture {
 
     /// Runs a call to its end, without cancellation.
     pub(crate) fn run(&self, call: &ProcessCall) -> ProcessEnd {
-        within(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("no one cancelled")
+        with_time_limit(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("no one cancelled")
     }
 
     /// Runs a shell line that must succeed. Returns the text of its output.
@@ -126,7 +126,7 @@ impl Fixture {
     pub(crate) fn cancel_when_ready(&self, call: &ProcessCall, ready: &str) -> Stderr {
         let cancel = Cancel::new();
         let mut received = 0;
-        let result = within(|| {
+        let result = with_time_limit(|| {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     eventually("the process is ready", || self.path(ready).exists());
@@ -221,7 +221,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Ends the whole test program if `work` hangs: a thread that hangs cannot be ended alone.
-pub(crate) fn within<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_time_limit<T>(work: impl FnOnce() -> T) -> T {
     let (done, waits) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if waits.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {

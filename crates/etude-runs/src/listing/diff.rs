@@ -115,7 +115,7 @@ fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
 
 /// The JSON value in `text` with all digits of its numbers; `None` if it is not JSON, or too large to compare.
 fn exact(text: &[u8]) -> Option<Exact> {
-    Exact::of(std::str::from_utf8(text).ok()?).ok()
+    Exact::parse(std::str::from_utf8(text).ok()?).ok()
 }
 
 /// JSON pointers at which two values differ, with both values. Numbers that a tree would round are texts of their digits.

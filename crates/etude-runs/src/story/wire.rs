@@ -202,7 +202,7 @@ fn agent(out: &mut impl Members, event: &Event) -> serde_json::Result<()> {
         Event::ToolStarted { effect, name, arguments, .. } => {
             out.put("effect", effect.as_str())?;
             out.put("tool", name)?;
-            let arguments = tree::of_answer(arguments).unwrap_or_else(|_| json!(arguments));
+            let arguments = tree::parse_response(arguments).unwrap_or_else(|_| json!(arguments));
             out.put("arguments", &arguments)?;
         }
         Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {

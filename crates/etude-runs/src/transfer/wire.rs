@@ -294,7 +294,7 @@ fn digest(hex: &str) -> Result<Digest, String> {
 
 /// Refuses a document without a version, or with a newer one.
 fn version(body: &str, known: u64) -> Result<(), String> {
-    let body = tree::of(body).map_err(|why| format!("is damaged: {why}"))?;
+    let body = tree::parse(body).map_err(|why| format!("is damaged: {why}"))?;
     match body.get("v").and_then(serde_json::Value::as_u64) {
         Some(version) if (1..=known).contains(&version) => Ok(()),
         Some(version) => Err(format!("has version {version}; this version of etude supports versions up to {known}")),

@@ -46,7 +46,7 @@ fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Resu
         let chosen = survey.choose()?;
         let failed = |why: std::io::Error| Error::Write { path: file.to_owned(), why: why.to_string() };
         // An incomplete archive has no checksum, so every import refuses it.
-        let part = Part::beside(file, Access::Owner).map_err(failed)?;
+        let part = Part::create(file, Access::Owner).map_err(failed)?;
         let bytes = match write(&mut survey, &chosen, file, &part) {
             Ok(bytes) => bytes,
             Err(Obstacle::Changed(id)) => {

@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = &[
     ("a_queued_run_has_a_place_and_a_reason", places),
     ("a_queued_run_that_is_ended_never_begins", ended),
     ("a_run_that_waited_too_long_does_not_begin", expires),
-    ("a_run_that_has_ended_is_queued_again", again),
+    ("a_run_that_has_ended_is_queued_again", queue_again),
     ("a_run_that_is_queued_again_waits_from_then_on", again_expires),
     ("only_runs_without_a_driver_are_queued_again", again_refused),
     ("a_key_names_one_run_for_as_long_as_it_is_there", keys),
@@ -275,7 +275,7 @@ fn requeue(engine: &dyn Engine, id: &str, now_ms: i64) -> Result<(), Error> {
 }
 
 /// S-91, S-92: the run keeps its records and the time of its first beginning, and counts for its limits.
-fn again(engine: &dyn Engine) {
+fn queue_again(engine: &dyn Engine) {
     enqueue(engine, of_group("a-1", 1, "a", 1));
     let session = engine.take("a-1", &limits(9), NOW - 5).expect("take").expect("there is room");
     block_on(session.append(record("a", "1"))).expect("append");

@@ -82,7 +82,7 @@ pub const COSTS: &str = "costs of removed runs";
 pub fn cost_entry(run_id: &str, app: &str, created_at_ms: i64, result: &str) -> Option<Entry> {
     // Outputs may have strings that no text can hold, such as half of a surrogate pair.
     let parts: BTreeMap<String, &RawValue> = serde_json::from_str(result).ok()?;
-    let members = tree::of(parts.get("members")?.get()).ok()?;
+    let members = tree::parse(parts.get("members")?.get()).ok()?;
     let cost = members["usage"]["cost_usd"].as_f64().filter(|cost| *cost > 0.0)?;
     Some(Entry {
         book: COSTS.to_owned(),
@@ -97,7 +97,7 @@ pub fn cost_entry(run_id: &str, app: &str, created_at_ms: i64, result: &str) -> 
 
 /// App and cost in US dollars of an entry of the book [`COSTS`].
 pub fn cost_of(entry: &Entry) -> Option<(String, f64)> {
-    let body = tree::of(&entry.body).ok()?;
+    let body = tree::parse(&entry.body).ok()?;
     Some((body["app"].as_str()?.to_owned(), body["cost_usd"].as_f64()?))
 }
 

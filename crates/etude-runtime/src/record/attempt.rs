@@ -66,7 +66,7 @@ impl Continuation {
         if record.key != ATTEMPT {
             return None;
         }
-        let body = tree::of(&record.body).ok()?;
+        let body = tree::parse(&record.body).ok()?;
         let number = u32::try_from(body.get("attempt")?.as_u64()?).ok()?;
         let scope = u32::try_from(body.get("scope")?.as_u64()?).ok()?;
         Some(Self {
@@ -135,7 +135,7 @@ pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobS
 /// The indexes of void records: they stopped counting when the finished run was continued.
 pub fn void(records: &[Record]) -> BTreeSet<usize> {
     let continued = records.iter().filter(|record| record.key == ATTEMPT || record.key == REOPENED);
-    continued.flat_map(|record| places(&tree::of(&record.body).unwrap_or_default())).collect()
+    continued.flat_map(|record| places(&tree::parse(&record.body).unwrap_or_default())).collect()
 }
 
 /// The records that count: first those from before the current scope, which answer once its constructor is over, then

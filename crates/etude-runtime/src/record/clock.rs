@@ -36,7 +36,7 @@ impl Clock {
     }
 
     fn of(record: &Record) -> Option<i64> {
-        etude_core::tree::of(&record.body).ok()?.get("ends_ms")?.as_i64()
+        etude_core::tree::parse(&record.body).ok()?.get("ends_ms")?.as_i64()
     }
 
     /// Remaining budget at `now_ms`, in milliseconds. Time in which no process had the run does not count.

@@ -22,7 +22,7 @@ pub fn to_aside(record: &Record) -> Option<Aside> {
     if record.key != SPENT {
         return None;
     }
-    let body = tree::of(&record.body).ok()?;
+    let body = tree::parse(&record.body).ok()?;
     Some(Aside { usage: to_usage(body.get("usage")?), is_refused: body["refused"].as_bool().unwrap_or_default() })
 }
 

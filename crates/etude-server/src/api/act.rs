@@ -136,7 +136,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
         let resume = Resume { accept_changes, attempt: attempt(&view)? };
         let now_ms = server.clock().now_ms();
-        let queued = etude::queue::again(&**engine, session, &definition, &disk, resume, now_ms);
+        let queued = etude::queue::requeue(&**engine, session, &definition, &disk, resume, now_ms);
         let queued = tokio::runtime::Handle::current().block_on(queued).map_err(|error| match error.of_engine() {
             Some(error) => engine_failed(error),
             None => Problem::new(Code::JournalUnavailable, error.to_string()),

@@ -24,7 +24,7 @@ enum Subject {
 }
 
 impl Subject {
-    fn of(call: &Call) -> Result<Self, Problem> {
+    fn read(call: &Call) -> Result<Self, Problem> {
         let given = |name| call.query.get(name).map(str::to_owned);
         match (given("run"), given("app"), given("schedule")) {
             (Some(run), None, None) => Ok(Self::Run(run)),
@@ -40,7 +40,7 @@ impl Subject {
 /// `GET /v1/actions`.
 pub(crate) async fn list(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let (subject, page) = (Subject::of(&call)?, Page::of(&call.query, &["run", "app", "schedule"])?);
+    let (subject, page) = (Subject::read(&call)?, Page::parse(&call.query, &["run", "app", "schedule"])?);
     let document = blocking(move || {
         let mut query = EntryQuery { book: ACTIONS.to_owned(), ..EntryQuery::default() };
         let mut about = None;

@@ -44,7 +44,7 @@ fn document(app: &ServedApp, notice: &Notice) -> Value {
 
 /// `GET /v1/notices/{app}/{name}/deliveries`.
 pub(crate) async fn deliveries(call: Call) -> Respond {
-    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call.query, &[])?);
+    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::parse(&call.query, &[])?);
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice");
@@ -70,7 +70,7 @@ fn delivery(entry: &Entry) -> Value {
 }
 
 /// `POST /v1/notices/{app}/{name}/deliveries/{delivery}/again`: makes a notice that was set aside due at once.
-pub(crate) async fn again(call: Call) -> Respond {
+pub(crate) async fn redeliver(call: Call) -> Respond {
     call.json(&[]).await?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (slug, name, delivery_id) =

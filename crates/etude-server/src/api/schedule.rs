@@ -66,7 +66,7 @@ pub(crate) async fn next(call: Call) -> Respond {
 
 /// `GET /v1/schedules/{app}/{name}/ticks`.
 pub(crate) async fn ticks(call: Call) -> Respond {
-    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call.query, &[])?);
+    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::parse(&call.query, &[])?);
     let document = blocking(move || {
         let (entries, next) = page.read(server.ledger(), find()?.book())?;
         let ticks: Vec<Value> = entries.iter().map(schedule::tick_document).collect();
@@ -112,7 +112,7 @@ pub(crate) async fn fire(call: Call) -> Respond {
     reason_of(&call).await?;
     let (server, find) = (Arc::clone(&call.server), find(&call)?);
     let caller = call.caller()?.name.clone();
-    let given = key::of(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
+    let given = key::parse(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
     let fired = blocking(move || schedule::fire(server.schedules(), find()?, given));
     let (document, is_replayed) = fired.await?;
     let mut response = json_response(StatusCode::ACCEPTED, &document);

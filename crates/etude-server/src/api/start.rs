@@ -42,7 +42,7 @@ const MAX_WAIT: u64 = 60;
 /// `POST /v1/runs`.
 pub(crate) async fn start(call: Call) -> Respond {
     let is_dry = call.query.flag("dry_run")?;
-    let key = key::of(&call.headers)?;
+    let key = key::parse(&call.headers)?;
     let bytes = call.bytes().await?;
     if bytes.is_empty() {
         let problem = Problem::new(Code::Malformed, "the body is empty; it must be a JSON object");

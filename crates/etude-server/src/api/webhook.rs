@@ -87,7 +87,7 @@ fn document(app: &ServedApp, webhook: &Webhook) -> Value {
 pub(crate) async fn deliveries(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    let page = Page::of(&call.query, &[])?;
+    let page = Page::parse(&call.query, &[])?;
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
         let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;

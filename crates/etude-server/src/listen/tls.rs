@@ -147,7 +147,7 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::test_certificate::{Made, made};
+    use super::test_certificate::{Made, self_signed};
     use super::*;
 
     /// Section 4: a renewed certificate applies without a restart; one that cannot be used leaves the previous one, and is
@@ -165,14 +165,14 @@ mod tests {
                 file.set_modified(written).expect("a time");
             }
         };
-        write(&made());
+        write(&self_signed());
         let tls = Tls::load(&cert, &key).expect("a certificate");
         let config = || Arc::clone(tls.acceptor().config());
         let first = config();
         let look = || tls.look().map(|renewal| matches!(renewal, Renewal::Done { .. }));
         assert_eq!(look(), None);
 
-        write(&Made { key: made().key, ..made() });
+        write(&Made { key: self_signed().key, ..self_signed() });
         assert_eq!(look(), Some(false));
         assert_eq!(look(), None);
         assert!(Arc::ptr_eq(&config(), &first));
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(look(), Some(false));
         assert!(Arc::ptr_eq(&config(), &first));
 
-        write(&made());
+        write(&self_signed());
         assert_eq!(look(), Some(true));
         assert_eq!(look(), None);
         assert!(!Arc::ptr_eq(&config(), &first));
@@ -191,7 +191,7 @@ mod tests {
     fn files_are_looked_at_once_in_a_while() {
         let dir = tempfile::tempdir().expect("a directory");
         let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-        let made = made();
+        let made = self_signed();
         std::fs::write(&cert, made.cert).expect("written");
         std::fs::write(&key, made.key).expect("written");
         let tls = Tls::load(&cert, &key).expect("a certificate");

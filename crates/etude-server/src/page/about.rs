@@ -11,7 +11,7 @@ use crate::request::{Call, Respond};
 
 /// `GET /server`.
 pub(crate) async fn server(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let server = source::get(&call, "/v1/server").await?;
     let me = source::get(&call, "/v1/me").await?;
     let counts = source::get(&call, "/v1/runs/counts").await?;

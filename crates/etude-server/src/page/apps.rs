@@ -11,7 +11,7 @@ use crate::request::{Call, Respond};
 
 /// `GET /apps`: all apps.
 pub(crate) async fn list(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let document = source::get(&call, "/v1/apps").await?;
     let apps = document["apps"].as_array().map(Vec::as_slice).unwrap_or_default();
     let body = html! {
@@ -28,7 +28,7 @@ pub(crate) async fn list(call: Call) -> Respond {
 
 /// `GET /apps/{app}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let app = source::get(&call, &format!("/v1/apps/{}", segment(call.param("app")))).await?;
     let title = app["app"].as_str().unwrap_or_default().to_owned();
     let body = html! {

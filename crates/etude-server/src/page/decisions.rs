@@ -81,7 +81,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
 }
 
 async fn page(call: &Call, shown: Shown<'_>) -> Respond {
-    let shell = Shell::of(call).await?;
+    let shell = Shell::new(call).await?;
     let open = source::decisions(call).await?;
     let chosen = match shown.at {
         Some(at) => open.iter().find(|decision| decision["id"] == *at),

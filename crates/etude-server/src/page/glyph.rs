@@ -69,13 +69,13 @@ pub(super) fn sprite() -> Markup {
 }
 
 /// The name of a state's drawing. An unknown state has the drawing of `not_started`.
-pub(super) fn known(word: &str) -> &'static str {
+pub(super) fn lookup(word: &str) -> &'static str {
     DRAWINGS.iter().map(|(known, _)| *known).find(|known| *known == word).unwrap_or("not_started")
 }
 
 /// A drawing without its word.
 pub(super) fn drawn(word: &str) -> Markup {
-    let drawing = known(word);
+    let drawing = lookup(word);
     html! { svg class={ "glyph " (drawing) } aria-hidden="true" { use href={ "#g-" (drawing) } {} } }
 }
 

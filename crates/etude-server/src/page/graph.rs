@@ -222,7 +222,7 @@ impl<'d> Boxes<'d> {
                 title { (visible(name)) ", " (text) @if !uses.is_empty() { ", uses " (uses.join(", ")) } }
                 rect.box x=(place.x) y=(place.y) width=(WIDTH) height=(place.height) rx="8" {}
                 @let start = if status.is_some() { 36 } else { 14 };
-                @if let Some(status) = status { svg class={ "glyph " (status) } x=(place.x + 12) y=(place.y + 10) width="16" height="16" { use href={ "#g-" (glyph::known(status)) } {} } }
+                @if let Some(status) = status { svg class={ "glyph " (status) } x=(place.x + 12) y=(place.y + 10) width="16" height="16" { use href={ "#g-" (glyph::lookup(status)) } {} } }
                 text.name x=(place.x + start) y=(place.y + 22) { (clip(&visible(name), LETTERS)) }
                 text.sub x=(place.x + start) y=(place.y + 40) { (text) }
             }

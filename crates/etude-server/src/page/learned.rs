@@ -25,7 +25,7 @@ fn base(call: &Call) -> String {
 
 /// `GET /apps/{app}/learned`: all learned pipelines of the app.
 pub(crate) async fn list(call: Call) -> Respond {
-    let (shell, base) = (Shell::of(&call).await?, base(&call));
+    let (shell, base) = (Shell::new(&call).await?, base(&call));
     let document = source::get(&call, &format!("/v1{base}")).await?;
     let rows = list_of(&document, "pipelines");
     let body = html! {
@@ -135,7 +135,7 @@ pub(crate) async fn act(call: Call) -> Respond {
 }
 
 async fn page(call: &Call, refused: Option<Problem>) -> Respond {
-    let (shell, name) = (Shell::of(call).await?, call.param("pipeline").to_owned());
+    let (shell, name) = (Shell::new(call).await?, call.param("pipeline").to_owned());
     let path = format!("{}/{}", base(call), segment(&name));
     let one = source::get(call, &format!("/v1{path}")).await?;
     let body = html! {

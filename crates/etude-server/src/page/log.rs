@@ -40,7 +40,7 @@ struct Lines {
 
 /// `GET /runs/{id}/log/{effect}/{stream}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let (id, effect, stream) = (call.param("id"), call.param("effect"), call.param("stream"));
     let place = format!("/runs/{}/effects/{}/{}", segment(id), segment(effect), segment(stream));
     let is_end = call.query.flag("end")?;

@@ -49,7 +49,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
             }
             form method="post" action={ (base) "/login" } id="login-by-code" hidden { input name="code" type="hidden"; input name="next" type="hidden"; }
             p.dim { "Or print a login link with " code { "etude serve --link" } "." }
-            @if let Some(unsent) = wanted.unsent { (again(unsent)) }
+            @if let Some(unsent) = wanted.unsent { (retry_form(unsent)) }
         }
         script type="module" src={ (base) (asset::path("login.js")) } {}
     };
@@ -57,7 +57,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
 }
 
 /// A form that was refused, with the typed text, for another submission.
-fn again(unsent: &Unsent) -> Markup {
+fn retry_form(unsent: &Unsent) -> Markup {
     let typed = unsent.fields.iter().filter(|(name, _)| name != KEY);
     html! {
         form.form method="post" action=(unsent.action) {

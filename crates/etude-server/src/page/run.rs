@@ -68,7 +68,7 @@ impl Shown {
 
 /// `GET /runs/{id}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let shown = Shown::read(&call, call.param("id")).await?;
     let tree = tree::Tree::read(&call, &shown).await?;
     let details = node::details(&call, &shell, &shown, &tree).await?;
@@ -279,7 +279,7 @@ pub(crate) async fn act(call: Call) -> Respond {
 
 /// The changes in the definition of a run that should continue, and the form that accepts them.
 async fn changed(call: &Call, action: &str, form: &[(String, String)], problem: &Problem) -> Respond {
-    let shell = Shell::of(call).await?;
+    let shell = Shell::new(call).await?;
     let id = call.param("id");
     let document = problem.to_json("", "");
     let verb = if action == "retry" { "Retry" } else { "Resume" };

@@ -32,7 +32,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 struct Filters(Vec<(String, String)>);
 
 impl Filters {
-    fn of(call: &Call) -> Self {
+    fn read(call: &Call) -> Self {
         let pairs =
             PARAMETERS.iter().flat_map(|name| call.query.all(name).map(|value| ((*name).to_owned(), value.to_owned())));
         Self(pairs.filter(|(_, value)| !value.is_empty()).collect())
@@ -76,8 +76,8 @@ impl Filters {
 
 /// `GET /`.
 pub(crate) async fn list(call: Call) -> Respond {
-    let (filters, now_ms) = (Filters::of(&call), call.server.clock().now_ms());
-    let shell = Shell::of(&call).await?;
+    let (filters, now_ms) = (Filters::read(&call), call.server.clock().now_ms());
+    let shell = Shell::new(&call).await?;
     let counts =
         source::get(&call, &format!("/v1/runs/counts{}", filters.of_api(&["status", "cursor"], now_ms)?)).await?;
     let page = source::get(&call, &format!("/v1/runs{}", filters.of_api(&[], now_ms)?)).await?;

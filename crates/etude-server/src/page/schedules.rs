@@ -21,7 +21,7 @@ fn path(schedule: &Value) -> String {
 
 /// `GET /schedules`: all schedules.
 pub(crate) async fn list(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let document = source::get(&call, "/v1/schedules").await?;
     let mut rows = Vec::new();
     for schedule in list_of(&document, "schedules") {
@@ -190,7 +190,7 @@ fn bar(x: usize, look: &str) -> Markup {
 
 /// `GET /schedules/{app}/{name}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let base = format!("/v1/schedules/{}/{}", segment(call.param("app")), segment(call.param("name")));
     let schedule = source::get(&call, &base).await?;
     let next = source::get(&call, &format!("{base}/next")).await?;

@@ -54,7 +54,7 @@ fn config_of(server: &Server) -> Option<String> {
 
 impl Shell {
     /// The frame for the caller.
-    pub(super) async fn of(call: &Call) -> Result<Self, Problem> {
+    pub(super) async fn new(call: &Call) -> Result<Self, Problem> {
         let open = source::decisions(call).await?.len();
         Ok(Self {
             base: call.server.settings().base_path.clone(),

@@ -30,7 +30,7 @@ struct Target {
 }
 
 impl Target {
-    fn of(call: &Call) -> Self {
+    fn read(call: &Call) -> Self {
         let (name, kind) = match call.param("machine") {
             "" => (call.param("pipeline"), "pipeline"),
             machine => (machine, "machine"),
@@ -63,7 +63,7 @@ pub(crate) async fn show(call: Call) -> Respond {
 
 /// `POST` to the same path: starts a run, or a dry one.
 pub(crate) async fn start(call: Call) -> Respond {
-    let target = Target::of(&call);
+    let target = Target::read(&call);
     let fields = call.fields().await?;
     let definition = source::get(&call, &format!("/v1{}", target.path())).await?;
     let form = Form { prefix: "input", schema: &definition["input"], sent: &fields, faults: &[] };
@@ -93,7 +93,7 @@ pub(crate) async fn start(call: Call) -> Respond {
 }
 
 async fn page(call: &Call, sent: Sent) -> Respond {
-    let (shell, target) = (Shell::of(call).await?, Target::of(call));
+    let (shell, target) = (Shell::new(call).await?, Target::read(call));
     let definition = match source::get(call, &format!("/v1{}", target.path())).await {
         Err(problem) if problem.code() == Code::DefinitionInvalid => return Ok(broken(&shell, &target, &problem)),
         definition => definition?,

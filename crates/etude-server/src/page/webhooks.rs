@@ -38,7 +38,7 @@ fn path(kind: &str, entry: &Value) -> String {
 
 /// `GET /webhooks`: all webhooks and notices.
 pub(crate) async fn list(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
     for webhook in list_of(&source::get(&call, "/v1/webhooks").await?, "webhooks") {
         incoming.push(webhook_card(&call, &shell, webhook, &Part::of_list()).await?);
@@ -75,7 +75,7 @@ async fn find(call: &Call, kind: &str) -> Result<Value, Problem> {
 
 /// `GET /webhooks/{app}/{name}`.
 pub(crate) async fn webhook(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let webhook = find(&call, "webhooks").await?;
     let card = webhook_card(&call, &shell, &webhook, &Part::of_page(&call)).await?;
     Ok(page(&shell, &webhook, &card))
@@ -83,7 +83,7 @@ pub(crate) async fn webhook(call: Call) -> Respond {
 
 /// `GET /notices/{app}/{name}`.
 pub(crate) async fn notice(call: Call) -> Respond {
-    let shell = Shell::of(&call).await?;
+    let shell = Shell::new(&call).await?;
     let notice = find(&call, "notices").await?;
     let card = notice_card(&call, &shell, &notice, &Part::of_page(&call)).await?;
     Ok(page(&shell, &notice, &card))
@@ -274,7 +274,7 @@ fn failure(attempt: &Value) -> Option<String> {
 }
 
 /// `POST /notices/{app}/{name}/{delivery}`: sends a notice again that was set aside.
-pub(crate) async fn again(call: Call) -> Respond {
+pub(crate) async fn redeliver(call: Call) -> Respond {
     let form = call.form(&[source::ONCE]).await?;
     let path = format!("/notices/{}/{}", segment(call.param("app")), segment(call.param("name")));
     let again = format!("/v1{path}/deliveries/{}/again", segment(call.param("delivery")));

@@ -57,7 +57,7 @@ fn a_run_without_room_is_skipped() {
 #[test]
 fn of_many_runs_one_is_not_skipped() {
     let server = deploying("{max_runs: 1, when_full: skip}");
-    let other = server.beside();
+    let other = server.another();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let at = |nth: usize| if nth.is_multiple_of(2) { &server } else { &other };
         let posts: Vec<_> = (0..12).map(|nth| scope.spawn(move || post(at(nth), "prod").status)).collect();

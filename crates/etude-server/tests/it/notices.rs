@@ -197,7 +197,7 @@ fn three_servers_send_a_notice_once() {
     let (address, got) = receiver(|_| "204 No Content");
     let server = Running::start();
     configure(&server, &format!("http://{address}/x"), ", allow_private: true");
-    let others = [server.beside(), server.beside()];
+    let others = [server.another(), server.another()];
     let runs: Vec<Value> = (0..6).map(|_| server.run(&json!({"pipeline": "bad", "input": {"word": ""}}))).collect();
     let mut reported: Vec<Value> = runs.iter().map(|_| next(&got).document()["data"]["run_id"].clone()).collect();
     let mut wanted: Vec<Value> = runs.iter().map(|run| run["run_id"].clone()).collect();

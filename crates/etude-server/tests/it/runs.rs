@@ -491,7 +491,7 @@ fn a_run_of_another_server_is_killed() {
         let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"})));
         let id = reply.json()["run_id"].as_str().expect("an id").to_owned();
         server.until(&id, &["running"]);
-        let other = server.beside();
+        let other = server.another();
         let reply = other.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": mode})));
         assert_eq!(reply.status, 202, "{}", reply.text());
         let run = server.until(&id, &["cancelled"]);

@@ -178,7 +178,7 @@ fn overlap_decides_while_a_run_has_not_ended() {
 fn a_waiting_tick_outlives_its_server() {
     let first = server("  queue: {pipeline: ask, every: 1h, overlap: queue}\n");
     seen(&first, "queue");
-    let other = first.beside();
+    let other = first.another();
     set_time(&other, 0);
     for hour in 1..=2 {
         set_time(&first, hour);
@@ -470,7 +470,7 @@ fn the_ticks_of_a_backfill_queue_where_the_schedule_does() {
 fn three_servers_begin_one_run_per_tick() {
     let first = server("  a: {pipeline: p, every: 1h, catch_up: all, overlap: allow}\n");
     seen(&first, "a");
-    let others = [first.beside(), first.beside()];
+    let others = [first.another(), first.another()];
     let all = || [&first, &others[0], &others[1]].into_iter();
     for hours in [3, 6, 9] {
         all().for_each(|server| set_time(server, hours));

@@ -264,7 +264,7 @@ impl Running {
     }
 
     /// Another server on the same journal.
-    pub(crate) fn beside(&self) -> Self {
+    pub(crate) fn another(&self) -> Self {
         Self::on_journal(self.path.clone(), None, |_| (), Arc::new(NoModels), 0)
     }
 

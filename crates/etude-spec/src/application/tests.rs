@@ -4,7 +4,7 @@ use crate::frontmatter::Head;
 const FRONT: &str = "schema: agentapplications/v1\nkind: app\nslug: echo-box\nname: Echo Box\ndescription: A box\nversion: 0.1.0\nentry:\n  command: python3 app/box.py\ncommands: [ping, wipe, \"box list\", box]\nskills: [usage]\nscheduling: notSupported\nconfirmationRequired: [wipe]\n";
 
 fn reading(front: &str) -> Reading {
-    read(&Head::of("APP.md", format!("---\n{front}---\n# Box\n").as_bytes()), "echo-box")
+    read(&Head::parse("APP.md", format!("---\n{front}---\n# Box\n").as_bytes()), "echo-box")
 }
 
 fn faults(front: &str) -> Vec<(&'static str, Option<String>)> {
@@ -145,7 +145,7 @@ fn warnings_leave_a_package_usable() {
 #[test]
 fn unreadable_frontmatter_still_gives_a_record() {
     let words = |text: &str| {
-        let reading = read(&Head::of("APP.md", text.as_bytes()), "echo-box");
+        let reading = read(&Head::parse("APP.md", text.as_bytes()), "echo-box");
         assert_eq!(reading.contract.slug, "echo-box");
         reading.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>()
     };

@@ -84,7 +84,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Webhook {
         if !template::is_of_request(path) {
             entry.found.push(diagnose::unknown_reference(entry.found.file, key.span, path, forms));
         }
-        let value = node.to_json().ok().and_then(|json| Comparand::of(&json).ok());
+        let value = node.to_json().ok().and_then(|json| Comparand::parse(&json).ok());
         when.push((path.to_owned(), value.unwrap_or(Comparand::Plain(Value::Null))));
     }
     Webhook {

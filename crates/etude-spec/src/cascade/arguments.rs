@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(pairs: &[(&str, &str)], params: Value) -> Value {
+    fn coerced(pairs: &[(&str, &str)], params: Value) -> Value {
         let pairs: Vec<(String, String)> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         coerce(&pairs, None, Some(&params))
     }
@@ -83,11 +83,14 @@ mod tests {
     /// D-16, D-L01 to D-L03: repeated keys, declared types, and lists by number.
     #[test]
     fn what_is_typed_becomes_what_is_declared() {
-        assert_eq!(of(&[("ref", "a"), ("ref", "b")], json!({})), json!({"ref": ["a", "b"]}));
+        assert_eq!(coerced(&[("ref", "a"), ("ref", "b")], json!({})), json!({"ref": ["a", "b"]}));
         let params =
             json!({"properties": {"n": {"type": "number"}, "ok": {"type": "boolean"}, "l": {"type": "array"}}});
-        assert_eq!(of(&[("n", "42"), ("ok", "true"), ("l", "[1]")], params), json!({"n": 42, "ok": true, "l": [1]}));
-        assert_eq!(of(&[("1", "b"), ("0", "a")], json!({"type": "array"})), json!(["a", "b"]));
+        assert_eq!(
+            coerced(&[("n", "42"), ("ok", "true"), ("l", "[1]")], params),
+            json!({"n": 42, "ok": true, "l": [1]})
+        );
+        assert_eq!(coerced(&[("1", "b"), ("0", "a")], json!({"type": "array"})), json!(["a", "b"]));
     }
 
     /// D-16: a value that does not parse as its type stays text; undeclared values are never guessed; pairs win over
@@ -95,13 +98,13 @@ mod tests {
     #[test]
     fn nothing_is_guessed() {
         let params = json!({"properties": {"n": {"type": "integer"}, "s": {"type": "string"}}});
-        assert_eq!(of(&[("n", "4.5"), ("s", "42"), ("x", "7")], params), json!({"n": "4.5", "s": "42", "x": "7"}));
+        assert_eq!(coerced(&[("n", "4.5"), ("s", "42"), ("x", "7")], params), json!({"n": "4.5", "s": "42", "x": "7"}));
         let pairs = [("a".to_owned(), "2".to_owned())];
         assert_eq!(coerce(&pairs, Some(json!({"a": 1, "b": 1})), None), json!({"a": "2", "b": 1}));
         assert_eq!(coerce(&[], Some(json!([1])), None), json!([1]));
         let params = json!({"properties": {"n": {"type": "number"}, "l": {"type": "array"}}});
         let id = "12345678901234567890123";
         let list = format!("[{id}]");
-        assert_eq!(of(&[("n", id), ("l", &list)], params), json!({"n": id, "l": list}));
+        assert_eq!(coerced(&[("n", id), ("l", &list)], params), json!({"n": id, "l": list}));
     }
 }

@@ -175,7 +175,7 @@ impl<'a> Compiler<'a> {
 
     /// Compiles the tool `skill`: its chain, unless there are errors, and all diagnostics.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
-        let known = self.known(skill);
+        let known = self.schemas_of(skill);
         let mut found = self.own_faults(skill);
         let (sorted, statics) = self.examine(skill, &known, &mut found);
         let mut statics: Vec<String> = statics.iter().map(|key| key.as_ref().to_owned()).collect();
@@ -247,7 +247,8 @@ impl<'a> Compiler<'a> {
         if !overrides.local.is_empty() || !overrides.global.is_empty() {
             return None;
         }
-        let mut levels = levels::of(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
+        let mut levels =
+            levels::resolve(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
         levels.remove(0);
         let merge_context = self.merge_context(false);
         let above = self.above(&levels, &merge_context);
@@ -364,7 +365,7 @@ impl<'a> Compiler<'a> {
         above
     }
 
-    fn known(&self, skill: &Arc<Skill>) -> Rc<Known> {
+    fn schemas_of(&self, skill: &Arc<Skill>) -> Rc<Known> {
         if let Some(known) = self.known.borrow().get(&skill.name) {
             return Rc::clone(known);
         }
@@ -376,7 +377,7 @@ impl<'a> Compiler<'a> {
     fn look(&self, skill: &Arc<Skill>) -> Known {
         let mut diagnostics = Vec::new();
         let lines = &mut self.lines.borrow_mut();
-        let levels = levels::of(self.skills, skill, &self.scope.strategy, lines).unwrap_or_else(|fault| {
+        let levels = levels::resolve(self.skills, skill, &self.scope.strategy, lines).unwrap_or_else(|fault| {
             diagnostics.push(*fault);
             Vec::new()
         });
@@ -419,7 +420,7 @@ impl<'a> Compiler<'a> {
             if closure.needs.contains_key(&skill.name) {
                 continue;
             }
-            let known = self.known(&skill);
+            let known = self.schemas_of(&skill);
             closure.faults.extend(known.diagnostics.iter().filter(|fault| fault.is_error()).cloned());
             open.extend(known.keys.iter().filter_map(|key| self.skills.find(key)));
             closure.needs.insert(skill.name.clone(), known);

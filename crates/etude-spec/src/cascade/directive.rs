@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Vec<Directive> {
         return Vec::new();
     }
     let code = code_ranges(text);
-    let (brackets, fences) = (Brackets::of(text), Fences::of(text, &code));
+    let (brackets, fences) = (Brackets::find(text), Fences::find(text, &code));
     let mut found: Vec<Directive> = Vec::new();
     let (mut at, mut line, mut seen) = (0, 0, 0);
     while let Some(offset) = text[at..].find(':') {
@@ -98,7 +98,7 @@ fn around(ranges: &[Range<usize>], at: usize) -> Option<&Range<usize>> {
 struct Brackets(BTreeMap<usize, usize>);
 
 impl Brackets {
-    fn of(text: &str) -> Self {
+    fn find(text: &str) -> Self {
         let mut brackets = Self::default();
         let (mut square, mut curly) = (Vec::new(), Vec::new());
         for (at, c) in text.bytes().enumerate() {
@@ -131,7 +131,7 @@ impl Brackets {
 struct Fences(BTreeMap<usize, Vec<Range<usize>>>);
 
 impl Fences {
-    fn of(text: &str, code: &[Range<usize>]) -> Self {
+    fn find(text: &str, code: &[Range<usize>]) -> Self {
         let mut fences: BTreeMap<usize, Vec<Range<usize>>> = BTreeMap::new();
         let mut at = 0;
         for line in text.split_inclusive('\n') {
@@ -229,7 +229,7 @@ pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut at, mut fence): (usize, Option<(usize, Mark)>) = (0, None);
     for line in text.split_inclusive('\n') {
-        match (&fence, Mark::of(line)) {
+        match (&fence, Mark::parse(line)) {
             (None, Some(mark)) if mark.opens() => fence = Some((at, mark)),
             (Some((start, open)), Some(mark)) if mark.closes(open) => {
                 ranges.push(*start..at + line.len());
@@ -261,7 +261,7 @@ struct Mark<'t> {
 }
 
 impl<'t> Mark<'t> {
-    fn of(line: &'t str) -> Option<Self> {
+    fn parse(line: &'t str) -> Option<Self> {
         let line = line.trim();
         let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
         let rest = line.trim_start_matches(sign);

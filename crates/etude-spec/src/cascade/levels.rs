@@ -26,7 +26,7 @@ pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
 ///
 /// # Errors
 /// A missing parent, a loop, a parent order that cannot be satisfied, or more than `MAX_LENGTH` levels.
-pub fn of(
+pub fn resolve(
     skills: &dyn Skills,
     tool: &Arc<Skill>,
     strategy: &Strategy,

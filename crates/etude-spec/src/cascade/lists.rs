@@ -17,7 +17,7 @@ pub(super) fn faults(skill: &Skill) -> Vec<Diagnostic> {
     }
     let metadata = skill.metadata();
     let path = "a directory, or a mapping with `internal`, `external` or `ignore`";
-    let is_path = |value: &Value| PathEntry::of(value).is_some();
+    let is_path = |value: &Value| PathEntry::read(value).is_some();
     let scope = metadata.get("log").and_then(|log| log.get("scope"));
     [
         odd(skill, metadata.get("paths"), "/paths", path, is_path),
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::source::SourceFile;
 
-    fn found(metadata: &str) -> Vec<(Option<(u32, u32)>, String)> {
+    fn findings(metadata: &str) -> Vec<(Option<(u32, u32)>, String)> {
         let text = format!("---\nname: a\nmetadata:\n{metadata}---\nx\n");
         let (skill, faults) = Skill::read(&SourceFile::new("a.skill.md", text), &"/p".into());
         assert_eq!(faults, []);
@@ -79,7 +79,7 @@ mod tests {
             ("  include: {a: b}\n", (4, 12)),
             ("  log: {scope: [[tools]]}\n", (4, 17)),
         ] {
-            let found = found(metadata);
+            let found = findings(metadata);
             let [(place, message)] = found.as_slice() else { panic!("{metadata}: {found:?}") };
             assert_eq!(*place, Some(at), "{metadata}: {message}");
         }
@@ -94,7 +94,7 @@ mod tests {
             "  paths:\n  tags:\n  log: {scope: \"tools, agent\"}\n",
             "  log: debug\n",
         ] {
-            assert_eq!(found(metadata), [], "{metadata}");
+            assert_eq!(findings(metadata), [], "{metadata}");
         }
     }
 }

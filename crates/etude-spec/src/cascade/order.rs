@@ -23,7 +23,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    fn of(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         let members = value.as_object()?;
         let side = |key: &str| match members.get(key) {
             None | Some(Value::Null) => Some(None),
@@ -49,7 +49,7 @@ impl Order {
         let Value::Object(members) = nearer else { return nearer.is_null() };
         let mut fits = true;
         for (name, value) in members {
-            let Some(sides) = Sides::of(value).or_else(|| value.is_null().then(Sides::default)) else {
+            let Some(sides) = Sides::read(value).or_else(|| value.is_null().then(Sides::default)) else {
                 fits = false;
                 continue;
             };
@@ -65,8 +65,8 @@ impl Order {
         if self.0.contains_key(name) {
             return;
         }
-        let own = metadata.get("$order").and_then(|order| order.get(name)).and_then(Sides::of);
-        let plain = Sides::of(&Value::Object(metadata.clone())).unwrap_or_default();
+        let own = metadata.get("$order").and_then(|order| order.get(name)).and_then(Sides::read);
+        let plain = Sides::read(&Value::Object(metadata.clone())).unwrap_or_default();
         if let Some(sides) = own.or(Some(plain)).filter(|sides| !sides.is_empty()) {
             self.0.insert(name.to_owned(), sides);
         }

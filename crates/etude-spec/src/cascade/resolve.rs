@@ -28,7 +28,7 @@ pub fn first(schema: &Value) -> Option<Part> {
 fn find(value: &Value, pointer: String) -> Option<Part> {
     match value {
         Value::Object(members) => match members.get(RESOLVE) {
-            Some(wanted) => of(wanted).map(|(reference, args)| Part { pointer, reference, args }),
+            Some(wanted) => read(wanted).map(|(reference, args)| Part { pointer, reference, args }),
             None => members.iter().find_map(|(key, member)| find(member, format!("{pointer}/{}", escaped(key)))),
         },
         Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| find(item, format!("{pointer}/{at}"))),
@@ -36,7 +36,7 @@ fn find(value: &Value, pointer: String) -> Option<Part> {
     }
 }
 
-fn of(wanted: &Value) -> Option<(String, Value)> {
+fn read(wanted: &Value) -> Option<(String, Value)> {
     match wanted {
         Value::String(name) => Some((name.clone(), json!({}))),
         Value::Object(members) => {

@@ -45,7 +45,7 @@ pub enum PathEntry {
 
 impl PathEntry {
     /// Reads an entry of `paths`; `None` if it is invalid.
-    pub fn of(value: &Value) -> Option<Self> {
+    pub fn read(value: &Value) -> Option<Self> {
         let dir = |dir: &str, external| Self::Dir { dir: dir.to_owned(), external };
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         match value {
@@ -61,8 +61,8 @@ impl PathEntry {
     /// Reads the entries of a merged `paths`.
     pub fn list(value: Option<&Value>) -> Vec<Self> {
         match value {
-            Some(Value::Array(items)) => items.iter().filter_map(Self::of).collect(),
-            Some(value) => Self::of(value).into_iter().collect(),
+            Some(Value::Array(items)) => items.iter().filter_map(Self::read).collect(),
+            Some(value) => Self::read(value).into_iter().collect(),
             None => Vec::new(),
         }
     }

@@ -198,7 +198,7 @@ impl Skill {
             description: text("description").unwrap_or_default().to_owned(),
             allowed_tools: limits(|key| entries.get(key).map(|node| tools(file, node, key, found))),
             is_main: is_main(member("role").as_ref(), member("main").as_ref()),
-            outline: Outline::of(file, entries),
+            outline: Outline::find(file, entries),
             members: OnceLock::new(),
             body: entries.get("command").map_or(SkillHandler::Prompt, |node| command(file, node, found)),
             file: Arc::clone(file),
@@ -228,7 +228,7 @@ impl Skill {
     fn members(&self) -> &Members {
         self.members.get_or_init(|| {
             let (root, _) = frontmatter::parse(&self.file, &self.parts);
-            root.as_ref().and_then(Node::as_map).map(Members::of).unwrap_or_default()
+            root.as_ref().and_then(Node::as_map).map(Members::read).unwrap_or_default()
         })
     }
 
@@ -289,7 +289,7 @@ impl Skill {
     fn find_places(&self) -> Places {
         let (root, _) = frontmatter::parse(&self.file, &self.parts);
         let metadata = root.as_ref().and_then(|root| root.as_map()?.get("metadata"));
-        metadata.map(Places::of).unwrap_or_default()
+        metadata.map(Places::read).unwrap_or_default()
     }
 
     /// Address of the skill: `file:///…`; `None` for a tool without a file (D-8).

@@ -172,7 +172,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> String {
+    fn resolve_line(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         format!("{:?}", code(&words))
     }
@@ -193,7 +193,7 @@ mod tests {
             "env -i A=b python3 -c x",
             "env -S sh",
         ] {
-            assert_eq!(of(line), "Some(Text)", "{line}");
+            assert_eq!(resolve_line(line), "Some(Text)", "{line}");
         }
     }
 
@@ -208,14 +208,14 @@ mod tests {
             "bun run a.x",
             "env -u A B=c ruby -- a.x",
         ] {
-            assert_eq!(of(line), "Some(Script(\"a.x\"))", "{line}");
+            assert_eq!(resolve_line(line), "Some(Script(\"a.x\"))", "{line}");
         }
-        assert_eq!(of("python3 -um a.b -c x"), "Some(Module(\"a.b\"))");
+        assert_eq!(resolve_line("python3 -um a.b -c x"), "Some(Module(\"a.b\"))");
         for line in ["sh", "sh -s a", "python3 -", "ruby --"] {
-            assert_eq!(of(line), "Some(Stdin)", "{line}");
+            assert_eq!(resolve_line(line), "Some(Stdin)", "{line}");
         }
         for line in ["make -e x", "env", "env A=b ./a.x", "./python-like a.x"] {
-            assert_eq!(of(line), "None", "{line}");
+            assert_eq!(resolve_line(line), "None", "{line}");
         }
     }
 }

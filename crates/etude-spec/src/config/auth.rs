@@ -53,7 +53,7 @@ mod tests {
     use crate::diagnostic::Diagnostic;
     use crate::source::SourceFile;
 
-    fn of(text: &str) -> (Option<Auth>, Vec<Diagnostic>) {
+    fn parse(text: &str) -> (Option<Auth>, Vec<Diagnostic>) {
         let (config, found) = crate::config::read(&SourceFile::new("config.yaml", text));
         (config.auth, found)
     }
@@ -68,9 +68,12 @@ mod tests {
             "http://localhost",
         ] {
             let expected = Auth { issuer: issuer.to_owned(), audience: "etude".to_owned() };
-            assert_eq!(of(&format!("auth: {{issuer: \"{issuer}\", audience: etude}}\n")), (Some(expected), Vec::new()));
+            assert_eq!(
+                parse(&format!("auth: {{issuer: \"{issuer}\", audience: etude}}\n")),
+                (Some(expected), Vec::new())
+            );
         }
-        assert_eq!(of("{}\n"), (None, Vec::new()));
+        assert_eq!(parse("{}\n"), (None, Vec::new()));
     }
 
     /// serve: both fields are required, and a remote issuer needs TLS. Each fault has its place.
@@ -90,7 +93,7 @@ mod tests {
             ("auth: {issuer: \"https://a.example\", audience: etude, audiense: x}\n", (1, 54), "audiense"),
             ("auth: https://a.example\n", (1, 7), "auth"),
         ] {
-            let found = of(text).1;
+            let found = parse(text).1;
             let [one] = &found[..] else { panic!("{text}: {found:?}") };
             assert!(one.is_error() && one.message.contains(words), "{text}: {one:?}");
             assert_eq!(one.position(), Some(place), "{text}: {one:?}");

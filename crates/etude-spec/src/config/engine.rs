@@ -104,14 +104,14 @@ mod tests {
     use super::*;
     use crate::source::SourceFile;
 
-    fn of(text: &str) -> (Option<EngineSettings>, Vec<String>) {
+    fn parse(text: &str) -> (Option<EngineSettings>, Vec<String>) {
         let (config, found) = crate::config::read(&SourceFile::new("config.yaml", text));
         (config.engine, found.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
     #[test]
     fn what_is_not_said_has_its_default() {
-        assert_eq!(of("{}\n"), (None, Vec::new()));
+        assert_eq!(parse("{}\n"), (None, Vec::new()));
         let text = "engine: {url: \"${env:X}\", lease: 6s, beat: 1s, grace: 2s, poll: 100ms, patience: 10s, max_crashes: 0, \
              cache: 1MiB, blobs: \"file:///b\"}\n";
         let expected = EngineSettings {
@@ -125,8 +125,8 @@ mod tests {
             cache_bytes: 1 << 20,
             blobs: Some("file:///b".to_owned()),
         };
-        assert_eq!(of(text), (Some(expected), Vec::new()));
-        assert_eq!(of("engine: {url: x}\n").0.map(|engine| engine.lease_ms), Some(15_000));
+        assert_eq!(parse(text), (Some(expected), Vec::new()));
+        assert_eq!(parse("engine: {url: x}\n").0.map(|engine| engine.lease_ms), Some(15_000));
     }
 
     /// cluster: a lease is at least three beats plus a second, and more than the grace.
@@ -137,13 +137,13 @@ mod tests {
             ("engine: {lease: 3999ms, beat: 1s}\n", "4000"),
             ("engine: {lease: 20s, grace: 20s}\n", "20001"),
         ] {
-            let found = of(text).1;
+            let found = parse(text).1;
             assert!(matches!(&found[..], [one] if one.contains(least)), "{text}: {found:?}");
         }
-        assert_eq!(of("engine: {lease: 4s, beat: 1s}\n").1, Vec::<String>::new());
-        assert_eq!(of("engine: {beat: 0s}\n").1.len(), 1);
-        assert_eq!(of("engine: {lese: 4s}\n").1.len(), 1);
-        assert_eq!(of("engine: {cache: much}\n").1, ["`engine.cache` is not a size"]);
-        assert_eq!(of("engine: {cache: 4096}\n").0.map(|engine| engine.cache_bytes), Some(4096));
+        assert_eq!(parse("engine: {lease: 4s, beat: 1s}\n").1, Vec::<String>::new());
+        assert_eq!(parse("engine: {beat: 0s}\n").1.len(), 1);
+        assert_eq!(parse("engine: {lese: 4s}\n").1.len(), 1);
+        assert_eq!(parse("engine: {cache: much}\n").1, ["`engine.cache` is not a size"]);
+        assert_eq!(parse("engine: {cache: 4096}\n").0.map(|engine| engine.cache_bytes), Some(4096));
     }
 }

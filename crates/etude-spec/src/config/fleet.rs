@@ -213,14 +213,14 @@ pub fn not_of_app(file: &std::sync::Arc<SourceFile>) -> Vec<Diagnostic> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> (crate::config::Config, Vec<String>) {
+    fn parse(text: &str) -> (crate::config::Config, Vec<String>) {
         let (config, found) = crate::config::read(&SourceFile::new("config.yaml", text));
         (config, found.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
     #[test]
     fn queues_and_tenants_are_read_as_written() {
-        let (config, found) = of(
+        let (config, found) = parse(
             "queues:\n  default: {}\n  batch: {priority: -1, limit: 50, per_tenant: 5, per_app: 10, \
              per_label: {\"gpu=a100\": 2}, untrusted: true, allow: {network: false, yolo: true, folders: [/data]}}\n\
              tenants: {acme: {live: 20, queued: 1000, records_per_day: 1000000, bytes: 10GiB, cost_usd_per_day: 50}}\n",
@@ -240,7 +240,7 @@ mod tests {
         let acme = &config.tenants.expect("tenants")["acme"];
         assert_eq!((acme.live, acme.queued, acme.records_per_day), (Some(20), Some(1000), Some(1_000_000)));
         assert_eq!((acme.bytes, acme.cost_usd_per_day), (Some(10 << 30), Some(50.0)));
-        assert_eq!((of("{}\n").0.queues, of("{}\n").0.tenants), (None, None));
+        assert_eq!((parse("{}\n").0.queues, parse("{}\n").0.tenants), (None, None));
     }
 
     #[test]
@@ -254,10 +254,10 @@ mod tests {
             ("tenants: {a: {bytes: 10GB}}\n", "`bytes` is not a size"),
             ("tenants: {a: {live: many}}\n", "live"),
         ] {
-            let found = of(text).1;
+            let found = parse(text).1;
             assert!(matches!(&found[..], [one] if one.contains(part)), "{text}: {found:?}");
         }
-        assert_eq!(of("tenants: {a: {bytes: 4096}}\n").0.tenants.map(|all| all["a"].bytes), Some(Some(4096)));
+        assert_eq!(parse("tenants: {a: {bytes: 4096}}\n").0.tenants.map(|all| all["a"].bytes), Some(Some(4096)));
     }
 
     /// K-54: a folder that matches nothing is refused; errors of the rules have their place.
@@ -272,7 +272,7 @@ mod tests {
         assert!(found[0].message.contains("`engine.blobs` cannot be used: it is x"), "{}", found[0].message);
         assert!(found[1].message.contains("`data`"), "{}", found[1].message);
         assert!(found.iter().all(Diagnostic::is_error));
-        assert_eq!(of(text).1, [""; 0], "other commands need neither");
+        assert_eq!(parse(text).1, [""; 0], "other commands need neither");
         assert_eq!(not_to_apply(&SourceFile::new("config.yaml", "engine: {blobs: y}\n"), &check), []);
     }
 

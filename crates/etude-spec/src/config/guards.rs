@@ -7,7 +7,7 @@ use crate::command;
 use crate::command::script::script_of;
 use crate::diagnose::files::missing_script;
 use crate::diagnostic::Diagnostic;
-use crate::files::beside;
+use crate::files::siblings;
 use crate::source::{ReadFailure, SourceFile, Sources, join};
 use crate::yaml::{self, Entries, Node, text};
 
@@ -27,7 +27,7 @@ pub fn missing_scripts(file: &Arc<SourceFile>, sources: &dyn Sources) -> Vec<Dia
         let path = join("", script)?;
         let place = "guards run in the app's directory; without the script, every tool call is denied";
         (sources.kind(&path) == Err(ReadFailure::Missing))
-            .then(|| missing_script(file, line.at, script, &beside(sources, &path), place))
+            .then(|| missing_script(file, line.at, script, &siblings(sources, &path), place))
     };
     guards.iter().filter_map(missing).collect()
 }

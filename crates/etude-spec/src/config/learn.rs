@@ -137,7 +137,7 @@ mod tests {
     use crate::diagnostic::Diagnostic;
     use crate::source::SourceFile;
 
-    fn of(text: &str) -> (Learn, Vec<String>) {
+    fn parse(text: &str) -> (Learn, Vec<String>) {
         let (config, found) = config::read(&SourceFile::new("etude.yaml", text));
         let shown = |d: &Diagnostic| {
             let (line, column) = d.position().unwrap_or_default();
@@ -154,9 +154,9 @@ mod tests {
         assert_eq!((known.min_requests, known.writes, known.shadow), (3, State::Assisted, 0.2));
         assert_eq!((known.confirm, known.wrong_rate, known.confidence), (Confirm::Person, 0.05, 0.95));
         assert_eq!((known.demote_after, known.demote_window), (2, 20));
-        let (near, found) = of("learn: {enabled: false, shadow: 1, exclude: [Bash], promote: {wrong_rate: 0.1}}\n");
+        let (near, found) = parse("learn: {enabled: false, shadow: 1, exclude: [Bash], promote: {wrong_rate: 0.1}}\n");
         assert_eq!(found, [""; 0]);
-        let far = of("learn: {shadow: 0.5, confirm: model, exclude: [\"mcp__bank__*\"], demote: {after: 3}}\n").0;
+        let far = parse("learn: {shadow: 0.5, confirm: model, exclude: [\"mcp__bank__*\"], demote: {after: 3}}\n").0;
         let both = Learning::of([&near, &far].into_iter());
         assert_eq!((both.enabled, both.shadow, both.confirm), (false, 1.0, Confirm::Model));
         assert_eq!((both.wrong_rate, both.demote_after, both.exclude.len()), (0.1, 3, 2));
@@ -165,7 +165,7 @@ mod tests {
     /// mistakes have a place and a hint.
     #[test]
     fn mistakes_are_located() {
-        let (_, found) = of("learn:\n  writs: active\n  shadow: 2\n  redact: [\"(\"]\n  promote: {confidence: 0}\n");
+        let (_, found) = parse("learn:\n  writs: active\n  shadow: 2\n  redact: [\"(\"]\n  promote: {confidence: 0}\n");
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].starts_with("2:3 unknown field `writs`") && found[0].contains("`writes`"), "{found:?}");
         assert!(found[1].starts_with("3:11 `shadow`"), "{found:?}");

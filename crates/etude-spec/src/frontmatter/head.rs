@@ -24,11 +24,11 @@ pub struct Head {
 
 impl Head {
     /// Reads the frontmatter of a complete text.
-    pub fn of(path: &str, bytes: &[u8]) -> Self {
+    pub fn parse(path: &str, bytes: &[u8]) -> Self {
         match scan(path, bytes, true) {
             Scan::Done(head) => head,
             // A complete text has no further bytes.
-            Scan::More => Self::of(path, b""),
+            Scan::More => Self::parse(path, b""),
         }
     }
 }
@@ -82,7 +82,7 @@ pub fn scan(path: &str, bytes: &[u8], complete: bool) -> Scan {
             None => (&bytes[at..], bytes.len()),
         };
         if is_mark(line) && (complete || line.ends_with(b"\n")) {
-            return Scan::Done(found(path, bytes, has_bom, open..at, end));
+            return Scan::Done(build(path, bytes, has_bom, open..at, end));
         }
         if end == bytes.len() && !line.ends_with(b"\n") || end == bytes.len() && complete {
             let why = if bytes.len() - open > LIMIT { Fault::TooLarge } else { Fault::Unclosed };
@@ -104,7 +104,7 @@ fn is_mark(line: &[u8]) -> bool {
     line.strip_prefix(b"---").is_some_and(|rest| rest.iter().all(|byte| b" \t\r\n".contains(byte)))
 }
 
-fn found(path: &str, bytes: &[u8], has_bom: bool, yaml: std::ops::Range<usize>, body: usize) -> Head {
+fn build(path: &str, bytes: &[u8], has_bom: bool, yaml: std::ops::Range<usize>, body: usize) -> Head {
     match std::str::from_utf8(&bytes[..body]) {
         Ok(text) => Head {
             file: SourceFile::new(path, text),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn done(text: &str) -> Head {
-        Head::of("SKILL.md", text.as_bytes())
+        Head::parse("SKILL.md", text.as_bytes())
     }
 
     /// C-1.3: the delimiter must be a whole line; both line endings are accepted.
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(done("---\na: b\n").fault, Some(Fault::Unclosed));
         assert_eq!(done("---").fault, Some(Fault::Unclosed));
         assert_eq!(done(&format!("---\n{}---\n", "k: v\n".repeat(20_000))).fault, Some(Fault::TooLarge));
-        assert_eq!(Head::of("x", b"---\na: \xe9\n---\n").fault, Some(Fault::NotUtf8));
+        assert_eq!(Head::parse("x", b"---\na: \xe9\n---\n").fault, Some(Fault::NotUtf8));
     }
 
     /// C-2.3: a scan reads no more of a file than its frontmatter, and notices when it has enough.

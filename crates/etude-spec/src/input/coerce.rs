@@ -45,7 +45,7 @@ impl<'d> Problems<'d> {
     }
 
     /// Records a value of a declared parameter that does not fit.
-    fn of(&mut self, parameter: &'d str, problem: impl FnOnce() -> InputProblem) {
+    fn refuse(&mut self, parameter: &'d str, problem: impl FnOnce() -> InputProblem) {
         self.of.insert(parameter);
         self.push(problem);
     }
@@ -113,7 +113,7 @@ impl InputDecl {
                 None => problems.push(|| self.undeclared(name)),
                 Some(parameter) => match fits(parameter, raw.get()) {
                     Ok(()) => drop(given.insert(&parameter.name, raw.get().to_owned())),
-                    Err(why) => problems.of(&parameter.name, || unfit(name, &why)),
+                    Err(why) => problems.refuse(&parameter.name, || unfit(name, &why)),
                 },
             }
         }
@@ -130,7 +130,7 @@ impl InputDecl {
             seen.push(name);
             match from_text(parameter, text).and_then(|value| fits(parameter, &value).map(|()| value)) {
                 Ok(value) => drop(given.insert(&parameter.name, value)),
-                Err(why) => problems.of(&parameter.name, || unfit(name, &why)),
+                Err(why) => problems.refuse(&parameter.name, || unfit(name, &why)),
             }
         }
         let faulty = |name: &str| problems.of.contains(name);

@@ -53,7 +53,7 @@ pub(super) fn hash(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: 
         hasher.field(b"file").field(path.as_bytes()).field(bytes);
     }
     let definition = files.get(PIPELINE_FILE).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let steps = definition.map(Steps::of).unwrap_or_default();
+    let steps = definition.map(Steps::parse).unwrap_or_default();
     for tool in known.iter().filter(|tool| steps.tools.contains(&tool.name)) {
         add_tool(&mut hasher, tool);
     }
@@ -80,14 +80,14 @@ fn add_tool(hasher: &mut Hasher, tool: &AppTool) {
 /// Names of the tools that the pipeline in the directory `dir` calls.
 pub fn called_by(sources: &dyn Sources, dir: &str) -> BTreeSet<String> {
     let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
-    std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default().tools
+    std::str::from_utf8(&bytes).map(Steps::parse).unwrap_or_default().tools
 }
 
 /// True if the question before the write of the pipeline in `dir` has rules about `tool`, but not those that SKILL.md has now
 /// (`learn.md` 2.7). A prompt without a list of rules has the wording of a person and is not compared.
 pub fn has_other_rules(sources: &dyn Sources, dir: &str, tool: &str) -> bool {
     let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
-    let prompt = std::str::from_utf8(&bytes).ok().and_then(|text| Steps::of(text).question);
+    let prompt = std::str::from_utf8(&bytes).ok().and_then(|text| Steps::parse(text).question);
     let Some(prompt) = prompt.filter(|prompt| prompt.contains(RULES)) else { return false };
     let Ok(skill) = Instructions::read(sources, SKILL_FILE) else { return false };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -172,7 +172,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let file = SourceFile::new(PIPELINE_FILE, text);
         let Some(root) = yaml::parse(&file).0 else { return Self::default() };
         let mut found = Self::default();

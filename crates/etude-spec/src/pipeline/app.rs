@@ -93,15 +93,15 @@ const MANY: usize = 32;
 impl<'s> App<'s> {
     /// Discovers the pipelines of an app.
     pub fn new(sources: &'s dyn Sources) -> Self {
-        Self::of(sources, discover::discover(sources))
+        Self::with_discovery(sources, discover::discover(sources))
     }
 
     /// Same as [`App::new`], with the candidate `name` of `learned/` in place of a pipeline of that name.
     pub fn of_candidate(sources: &'s dyn Sources, name: &str) -> Self {
-        Self::of(sources, discover::discover(sources).with_candidate(name))
+        Self::with_discovery(sources, discover::discover(sources).with_candidate(name))
     }
 
-    fn of(sources: &'s dyn Sources, discovery: Discovery) -> Self {
+    fn with_discovery(sources: &'s dyn Sources, discovery: Discovery) -> Self {
         Self { sources, discovery, machines: Rules::default(), packages: None }
     }
 

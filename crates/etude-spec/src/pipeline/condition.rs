@@ -164,7 +164,7 @@ fn compare<'n>(
         found.as_written(field, node);
     }
     let json = literal(found, node, &format!("`{word}`"))?;
-    let literal = Literal::of(&json).ok()?;
+    let literal = Literal::from_json(&json).ok()?;
     let wrong = match (op, literal.tree()) {
         (Op::In | Op::NotIn, Value::Array(_)) | (Op::Exists, Value::Bool(_)) | (Op::Matches, Value::String(_)) => None,
         (Op::Gt | Op::Gte | Op::Lt | Op::Lte, Value::Number(_) | Value::String(_)) => None,

@@ -11,7 +11,7 @@ use crate::command::script::{needed, script_of, usual_interpreter};
 use crate::diagnose::files::{self as diagnose, Purpose};
 use crate::diagnose::values;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::files::beside;
+use crate::files::siblings;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Locator, Text};
@@ -159,7 +159,7 @@ fn exists(
         Ok(FileKind::File { executable }) => return Some(executable),
         Ok(_) | Err(ReadFailure::WrongKind) => found.push(diagnose::not_a_file(found.file, at, what, text)),
         Err(ReadFailure::Missing) => {
-            let beside = beside(sources, &full);
+            let beside = siblings(sources, &full);
             found.push(diagnose::missing_file(found.file, at, purpose, text, &full, &beside));
         }
         Err(ReadFailure::Outside) => found.push(diagnose::leaves_app(found.file, at, what, text)),
@@ -183,7 +183,7 @@ fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node:
         let Some(full) = join(place.dir, relative) else { continue };
         if place.sources.kind(&full) == Err(ReadFailure::Missing) {
             let at = place_of(found, node, word);
-            let beside = beside(place.sources, &full);
+            let beside = siblings(place.sources, &full);
             let missing =
                 diagnose::missing_script(found.file, at, word, &beside, "commands run in the pipeline's directory");
             let is_certain = needed == Some(word)

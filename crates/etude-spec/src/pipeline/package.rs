@@ -43,7 +43,7 @@ mod tests {
     use crate::pipeline::App;
     use crate::source::MemorySources;
 
-    fn found(slug: &str, command: &str) -> Vec<(String, Option<String>)> {
+    fn findings(slug: &str, command: &str) -> Vec<(String, Option<String>)> {
         let step = format!("{{name: a, type: application, application: {slug}, command: {command}}}");
         let text = format!("name: p\ndescription: d\nsteps: [{step}]\n");
         let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", text);
@@ -63,15 +63,15 @@ mod tests {
     #[test]
     fn a_misspelled_package_or_command_is_found() {
         let said = |text: &str, hint: &str| vec![(text.to_owned(), Some(hint.to_owned()))];
-        assert_eq!(found("tool-shed", "box list"), []);
-        assert_eq!(found("tool-shed", "wipe all"), []);
-        assert_eq!(found("tool-shad", "wipe"), said("there is no package `tool-shad`", "did you mean `tool-shed`?"));
+        assert_eq!(findings("tool-shed", "box list"), []);
+        assert_eq!(findings("tool-shed", "wipe all"), []);
+        assert_eq!(findings("tool-shad", "wipe"), said("there is no package `tool-shad`", "did you mean `tool-shed`?"));
         assert_eq!(
-            found("tool-shed", "wype"),
+            findings("tool-shed", "wype"),
             said("package `tool-shed` does not declare the command `wype`", "did you mean `wipe`?")
         );
         assert_eq!(
-            found("torn", "wipe"),
+            findings("torn", "wipe"),
             said("package `torn` has errors, so the step cannot run", "list all errors: etude apps check")
         );
     }

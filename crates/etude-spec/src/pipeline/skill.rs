@@ -48,7 +48,7 @@ pub(crate) fn find(sources: &dyn Sources, file: &Arc<SourceFile>, name: Text<'_>
     let paths = || roots().map(|folder| format!("{folder}/{}", name.text)).filter(|_| is_name);
     let is_there = |dir: &String| matches!(sources.kind(&format!("{dir}/{SKILL_FILE}")), Ok(FileKind::File { .. }));
     let Some(dir) = paths().find(is_there) else {
-        let known = known(sources);
+        let known = names(sources);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let unknown = references::unknown_skill(file, name.at, name.text, &known);
         let mut miscased = paths().filter_map(|dir| miscased(sources, &dir, SKILL_FILE));
@@ -94,7 +94,7 @@ fn unread_in(sources: &dyn Sources, dir: &str) -> Vec<Diagnostic> {
 }
 
 /// Names of the app's skills.
-fn known(sources: &dyn Sources) -> Vec<String> {
+fn names(sources: &dyn Sources) -> Vec<String> {
     let mut names = Vec::new();
     for folder in roots() {
         let entries = sources.list(folder).unwrap_or_default().into_iter().map(|entry| entry.name);

@@ -122,7 +122,7 @@ mod tests {
     use crate::pipeline::App;
     use crate::source::MemorySources;
 
-    fn found(step: &str) -> Vec<(String, String)> {
+    fn findings(step: &str) -> Vec<(String, String)> {
         let text = format!(
             "name: p\ndescription: d\ninput: {{x: string, n: integer, price: number}}\nsteps:\n  \
              - {{name: first, type: code, command: cat}}\n  - {{name: a, {step}}}\n"
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn of_prompt(prompt: &str) -> Vec<(String, String)> {
-        found(&format!("type: llm, prompt: {}", serde_json::Value::from(prompt)))
+        findings(&format!("type: llm, prompt: {}", serde_json::Value::from(prompt)))
     }
 
     /// A-4.1: a reference in the braces of another program is text, so it is reported with its spelling.
@@ -149,8 +149,8 @@ mod tests {
         }
         let dollar = ("the `$` of `${{ input.x }}` stays in the text".to_owned(), "write `{{input.x}}`".to_owned());
         assert_eq!(of_prompt("Sum up ${{ input.x }}."), [dollar]);
-        assert_eq!(found("type: code, command: cat, env: {X: \"{input.x}\"}").len(), 1);
-        assert_eq!(found("type: llm, for_each: \"{{first.output}}\", prompt: \"Sum up {item.title}\"").len(), 1);
+        assert_eq!(findings("type: code, command: cat, env: {X: \"{input.x}\"}").len(), 1);
+        assert_eq!(findings("type: llm, for_each: \"{{first.output}}\", prompt: \"Sum up {item.title}\"").len(), 1);
     }
 
     /// JSON, code and other literal braces are no slips.
@@ -175,7 +175,7 @@ mod tests {
         let message = "`prompt` is the text `prompts/sum-up.md`, not the content of a file".to_owned();
         let hint = "write the text itself in a block: `prompt: |`".to_owned();
         assert_eq!(of_prompt("prompts/sum-up.md"), [(message, hint)]);
-        assert_eq!(found("type: llm, prompt: x, system: system.txt").len(), 1);
+        assert_eq!(findings("type: llm, prompt: x, system: system.txt").len(), 1);
         assert_eq!(of_prompt("{{input.x}}.md"), []);
     }
 }

@@ -38,21 +38,21 @@ impl Instructions {
     /// The file is unreadable, or its frontmatter has errors. Restrictions on tools must not be overlooked.
     pub fn read(sources: &dyn Sources, path: &str) -> Result<Self, Vec<Diagnostic>> {
         let file = source_text(sources, path).map_err(|diagnostic| vec![diagnostic])?;
-        Self::of(&file)
+        Self::parse(&file)
     }
 
     /// Same as [`Self::read`], for a file in memory.
     ///
     /// # Errors
     /// The frontmatter has errors.
-    pub fn of(file: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
+    pub fn parse(file: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
         let path = file.path();
-        let head = Head::of(path, file.text().as_bytes());
+        let head = Head::parse(path, file.text().as_bytes());
         let Fields { name, at, allowed, warnings } = match head.fault {
             Some(Fault::Missing) => Fields::default(),
             Some(fault) => return Err(vec![diagnose::no_frontmatter(&head.file, fault)]),
             None => read::parse(&head, Profile::Lenient, |from, root, warnings| {
-                let fields = Fields::of(root);
+                let fields = Fields::read(root);
                 // Places in a repaired text do not apply to the file.
                 let is_own = Arc::ptr_eq(from, &head.file);
                 let at = fields.at.filter(|_| is_own);
@@ -84,7 +84,7 @@ struct Fields {
 }
 
 impl Fields {
-    fn of(root: &Node<'_>) -> Self {
+    fn read(root: &Node<'_>) -> Self {
         let entries = root.as_map();
         let field = |name: &str| entries.and_then(|entries| entries.get(name));
         let tools = |name: &str| field(name).map(|node| read::listed(node, |text| vec![text.to_owned()]));

@@ -2,7 +2,7 @@ use super::*;
 use crate::frontmatter::Head;
 
 fn reading(text: &str, directory: &str, profile: Profile) -> Reading {
-    read(&Head::of("SKILL.md", text.as_bytes()), directory, profile)
+    read(&Head::parse("SKILL.md", text.as_bytes()), directory, profile)
 }
 
 fn words(reading: &Reading) -> Vec<&'static str> {
@@ -134,7 +134,7 @@ fn unread_tools_keep_a_skill_out() {
             assert!(fault.hint.is_some());
             assert!(!is_valid(&reading(&text, "tidy", Profile::Strict)));
             if key == "allowed-tools" {
-                let followed = Instructions::of(&crate::source::SourceFile::new("SKILL.md", text.as_str()));
+                let followed = Instructions::parse(&crate::source::SourceFile::new("SKILL.md", text.as_str()));
                 assert_eq!(followed.unwrap_err(), [(*fault).clone()], "{text}");
             }
         }
@@ -148,7 +148,7 @@ fn both_readers_agree_on_scalars() {
         let text = format!("---\nname: tidy\ndescription: d\nallowed-tools: {value}\n---\nTidy up.\n");
         let skill = reading(&text, "tidy", Profile::Lenient).skill.expect("a skill");
         let followed =
-            Instructions::of(&crate::source::SourceFile::new("SKILL.md", text.as_str())).expect("instructions");
+            Instructions::parse(&crate::source::SourceFile::new("SKILL.md", text.as_str())).expect("instructions");
         let patterns: Vec<String> = followed.allowed.iter().flatten().flat_map(|text| tool_list(text)).collect();
         assert_eq!(
             (skill.allowed_tools, patterns),

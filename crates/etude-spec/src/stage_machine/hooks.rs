@@ -20,7 +20,7 @@ use crate::command::script::script_of;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::diagnostic::Diagnostic;
-use crate::files::beside;
+use crate::files::siblings;
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node, number, place_in, text};
 
@@ -125,7 +125,7 @@ pub(super) fn script(
             && let Some(full) = join(cx.dir, relative)
             && cx.sources.kind(&full) == Err(ReadFailure::Missing)
         {
-            let beside = beside(cx.sources, &full);
+            let beside = siblings(cx.sources, &full);
             found.push(missing_script(found.file, line.at, word, &beside, "scripts run in the machine's directory"));
         }
     }

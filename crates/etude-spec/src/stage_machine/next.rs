@@ -61,7 +61,7 @@ fn case(
     }
     let list = texts(entries, word);
     if *word != "terminal" {
-        known(found, entries, word, &list, stage, cx);
+        check_targets(found, entries, word, &list, stage, cx);
     }
     let join = text(entries, "join");
     if let Some(join) = join.filter(|_| *word != "parallel") {
@@ -77,7 +77,7 @@ fn case(
 }
 
 /// Checks that every target is a stage (B-N5).
-fn known(
+fn check_targets(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
     word: &str,

@@ -4,7 +4,7 @@ use etude_spec::App;
 use etude_spec::source::MemorySources;
 
 /// Findings of a pipeline with these lines, as `severity message / hint`.
-fn found(lines: &str) -> Vec<String> {
+fn findings(lines: &str) -> Vec<String> {
     let text = format!("name: p\ndescription: d\n{lines}");
     let files = MemorySources::new()
         .with("SKILL.md", "---\nname: a\ndescription: d\n---\nHelp.\n")
@@ -24,9 +24,9 @@ fn a_for_each_without_a_list_is_found() {
                 - {name: b, type: code, for_each: \"{{a.output}}\", command: ls}\n";
     let message = "`for_each` needs a list, but `a.output` is a string / let the step print JSON, or give it a `schema` of \
                    the type `array`";
-    assert_eq!(found(&format!("steps:\n{text}")), [format!("warning {message}")]);
+    assert_eq!(findings(&format!("steps:\n{text}")), [format!("warning {message}")]);
     let input = |kind: &str| {
-        found(&format!(
+        findings(&format!(
             "input: {{x: {kind}}}\nsteps:\n  - {{name: b, type: code, for_each: \"{{{{input.x}}}}\", command: ls}}\n"
         ))
     };
@@ -37,18 +37,18 @@ fn a_for_each_without_a_list_is_found() {
     let group = "steps:\n  - {name: g, type: parallel, steps: [{name: a, type: code, command: ls}]}\n  \
                  - {name: b, type: code, for_each: \"{{g.output}}\", command: ls}\n";
     assert_eq!(
-        found(group),
+        findings(group),
         ["warning `for_each` needs a list, but `g.output` is an object / refer to a list inside it"]
     );
     let inner = group.replace("{{g.output}}", "{{g.output.a}}");
-    assert_eq!(found(&inner), [""; 0]);
+    assert_eq!(findings(&inner), [""; 0]);
 }
 
 /// A-2.2: the hint on a value of the wrong shape names the right one.
 #[test]
 fn hints_on_wrong_shapes_name_the_right_one() {
     let hint = |lines: &str| {
-        let all = found(lines);
+        let all = findings(lines);
         all.first().and_then(|first| first.rsplit_once(" / ")).unwrap().1.to_owned()
     };
     let step = |fields: &str| hint(&format!("steps:\n  - {{name: a, type: code, command: ls, {fields}}}\n"));
@@ -67,6 +67,6 @@ fn hints_on_wrong_shapes_name_the_right_one() {
     let declared = "input: {type: object, properties: {x: {type: string}}, required: [x]}\nsteps:\n  \
                     - {name: a, type: code, command: ls}\n";
     assert_eq!(hint(declared), "write each parameter below `input`, without `type`, `properties` and `required`");
-    let group = found("steps:\n  - {name: g, type: parallel, children: [{name: a, type: code, command: ls}]}\n");
+    let group = findings("steps:\n  - {name: g, type: parallel, children: [{name: a, type: code, command: ls}]}\n");
     assert!(group.iter().any(|one| one.ends_with("did you mean `steps`?")), "{group:?}");
 }

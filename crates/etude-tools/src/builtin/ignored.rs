@@ -99,7 +99,7 @@ impl Ignored {
 
 impl Level {
     /// The patterns of the folder `dir`. `has` is true for names that exist in it.
-    pub(super) fn of(dir: &Dir, real: &Path, has: impl Fn(&OsStr) -> bool) -> Self {
+    pub(super) fn read(dir: &Dir, real: &Path, has: impl Fn(&OsStr) -> bool) -> Self {
         let read = |name: &str| {
             let name = OsStr::new(name);
             has(name).then(|| patterns(real, &read_ignore_file(dir, name)?)).flatten()
@@ -118,7 +118,7 @@ impl Level {
     }
 
     fn of_path(dir: &Dir, real: &Path) -> Self {
-        Self::of(dir, real, |name| dir.status(name).is_ok())
+        Self::read(dir, real, |name| dir.status(name).is_ok())
     }
 }
 

@@ -121,7 +121,7 @@ fn enter(dir: Arc<Dir>, real: &Path, ignored: &mut Ignored) -> Result<Option<Fol
     // One more than the limit, so that too many are noticed.
     let Ok(mut entries) = dir.entries(MAX_COUNT + 1) else { return Ok(None) };
     entries.sort_unstable_by(|a, b| b.0.cmp(&a.0));
-    ignored.enter(|| Level::of(&dir, real, |name| entries.iter().any(|(found, _)| found == name)));
+    ignored.enter(|| Level::read(&dir, real, |name| entries.iter().any(|(found, _)| found == name)));
     Ok(Some(Folder { dir, entries }))
 }
 

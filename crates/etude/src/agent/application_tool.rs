@@ -76,14 +76,14 @@ impl Applications {
     }
 
     /// The applications that an agent may see.
-    fn known(&self) -> Vec<&Arc<etude_packages::applications::Package>> {
+    fn visible(&self) -> Vec<&Arc<etude_packages::applications::Package>> {
         let trust = self.trust();
         self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }
 
     /// The catalog text for an agent, and the two tools; `None` if no application is in reach.
     pub(super) fn available(&self) -> Option<(String, [AvailableTool; 2])> {
-        let known = self.known();
+        let known = self.visible();
         let slugs: Vec<&str> = known.iter().map(|package| package.contract.slug.as_str()).collect();
         if slugs.is_empty() {
             return None;
@@ -147,9 +147,9 @@ impl Applications {
 
     /// The contract of an application, as an agent gets it.
     pub(super) fn activate(&self, arguments: &str) -> ToolResult {
-        let asked = tree::of_answer(arguments).unwrap_or_default();
+        let asked = tree::parse_response(arguments).unwrap_or_default();
         let slug = asked.get("application").and_then(Value::as_str).unwrap_or_default();
-        let Some(package) = self.known().into_iter().find(|package| package.contract.slug == slug) else {
+        let Some(package) = self.visible().into_iter().find(|package| package.contract.slug == slug) else {
             return ToolResult::terminal("ApplicationUnavailable", &format!("no application `{slug}` is available"));
         };
         match activate(package, &package.access(&self.trust()), skills::Invoker::Agent, None) {
@@ -160,7 +160,7 @@ impl Applications {
 
     /// The reply to a call with `when`: etude never postpones a command; the application's contract says how to (C-1.15).
     fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
-        if !self.known().iter().any(|package| package.contract.slug == slug) {
+        if !self.visible().iter().any(|package| package.contract.slug == slug) {
             return ToolResult::terminal("ApplicationUnavailable", &format!("no application `{slug}` is available"));
         }
         match scheduling(&self.catalog, slug, when) {
@@ -274,7 +274,7 @@ pub(super) fn as_reader(name: &str) -> etude_tools::Tool {
 
 /// Slug, words of the command, and arguments of a call.
 fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> {
-    let value = tree::of_answer(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
+    let value = tree::parse_response(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     let (Some(slug), Some(command)) = (text("application"), text("command")) else {
         return Err("the arguments must have `application` and `command`".to_owned());
@@ -286,7 +286,7 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
 
 /// The time in the member `when` of a call; `None`: now.
 fn when(arguments: &str) -> Option<String> {
-    let value = tree::of_answer(arguments).ok()?;
+    let value = tree::parse_response(arguments).ok()?;
     let when = value.get("when")?.as_str()?.trim();
     (!when.is_empty()).then(|| when.to_owned())
 }

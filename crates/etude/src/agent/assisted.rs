@@ -55,7 +55,7 @@ impl Assisted {
     pub(super) async fn ask(&self, models: &dyn ModelPort, tool: &str, args: &Value) -> Result<(), String> {
         let refused = |why: &str| format!("the call of `{tool}` was not confirmed: {why}");
         let answer = models.call(self.question(tool, args)).await.map_err(|failure| refused(&failure.message))?;
-        let answer: Value = etude_core::tree::of_answer(answer.text.trim()).unwrap_or_default();
+        let answer: Value = etude_core::tree::parse_response(answer.text.trim()).unwrap_or_default();
         match answer["confirm"].as_str() {
             Some("yes") => Ok(()),
             Some(word @ ("no" | "unsure")) => Err(refused(&format!("the model responded `{word}`"))),

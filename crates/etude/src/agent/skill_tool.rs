@@ -41,7 +41,7 @@ pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableT
 
 /// The skill as the agent gets it.
 pub(super) fn activate(catalog: &SkillCatalog, trust: &Approvals, app: &Path, arguments: &str) -> ToolResult {
-    let asked = tree::of_answer(arguments).unwrap_or_default();
+    let asked = tree::parse_response(arguments).unwrap_or_default();
     let Some(name) = asked.get("name").and_then(Value::as_str) else {
         return ToolResult::terminal("InputInvalid", "the arguments must be an object with `name`");
     };

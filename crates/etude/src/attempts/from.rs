@@ -55,7 +55,7 @@ impl Discarded {
                 return Ok(Self { steps: after.collect(), places: found.unwrap_or_default() });
             }
         }
-        Err(UnknownStep { step: step.to_owned(), known: known(plan) })
+        Err(UnknownStep { step: step.to_owned(), known: names(plan) })
     }
 
     /// Prefixes of the effect ids of the steps, without elements of a `for_each`.
@@ -120,7 +120,7 @@ fn execution(key: &str) -> Option<&str> {
 }
 
 /// All names that a retry accepts.
-fn known(plan: &Plan) -> Vec<String> {
+fn names(plan: &Plan) -> Vec<String> {
     fn add(step: &Step, names: &mut Vec<String>) {
         names.push(step.name.clone());
         match &step.kind {

@@ -100,7 +100,7 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
             }
         }
     }
-    match tree::of(&text) {
+    match tree::parse(&text) {
         Ok(value) => Ok(value),
         Err(error) if tree::is_json(&text) => {
             Err(Throw::new(ThrowKind::Failed, "layers", format!("its input cannot be parsed: {error}")))

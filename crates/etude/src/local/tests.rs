@@ -25,7 +25,7 @@ async fn missing_weights_are_reported_with_the_command_and_the_size() {
 #[test]
 fn an_unknown_name_is_reported_with_the_known_ones() {
     for name in ["gpt-5", EMBEDDING_MODEL] {
-        let why = known(name).expect_err("unknown");
+        let why = lookup(name).expect_err("unknown");
         assert!(
             why.starts_with(&format!("there is no local model `{name}`; local models are `qwen2.5-coder-1.5b` and"))
         );

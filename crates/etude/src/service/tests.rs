@@ -307,7 +307,7 @@ async fn a_run_that_is_queued_again_keeps_its_completed_steps() {
         let run = attempts::Ended { view, definition, blobs: &blobs, limits: Limits::default() };
         let Ok(Next::Attempt(attempt)) = run.resume() else { panic!("another attempt") };
         let (resume, now_ms) = (Resume { accept_changes: false, attempt: Some(attempt) }, NOW + 100_000);
-        queue::again(&*world.engine, session, definition, &parts.disk, resume, now_ms).await.expect("queued");
+        queue::requeue(&*world.engine, session, definition, &parts.disk, resume, now_ms).await.expect("queued");
         assert_eq!(world.state(&id), (RunState::Queued, false));
     };
     queue_again(Some(FailureKind::Environment)).await;

@@ -52,6 +52,16 @@ pub(super) const IDENTIFIERS: &[Retired] = &[
     retired("mended", "`fixed` or `repaired`"),
 ];
 
+/// Retired names of functions: they do not say what the function does.
+pub(super) const FUNCTIONS: &[Retired] = &[
+    retired("made", "`new` or `build`"),
+    retired("known", "`lookup` or the result's name"),
+    retired("found", "`find` or the result's name"),
+    retired("again", "`retry` or `restart`"),
+    retired("within", "`with_*` or the result's name"),
+    retired("beside", "the result's name: `siblings`, `extra_members`"),
+];
+
 /// Retired first words of constants, and constants of one word.
 pub(super) const LIMITS: &[Retired] = &[
     retired("most", "`MAX_*`"),

@@ -13,14 +13,14 @@ fn every_code_has_a_page_and_every_page_has_a_code() {
     assert_eq!(codes, pages);
 }
 
-fn known(code: &str) -> Option<Code> {
+fn lookup(code: &str) -> Option<Code> {
     Code::ALL.iter().copied().find(|known| known.as_str() == code)
 }
 
 #[test]
 fn pages_have_the_titles_of_their_codes() {
     for (code, text) in PAGES {
-        match (known(code), FailureKind::ALL.iter().find(|kind| kind.code() == *code)) {
+        match (lookup(code), FailureKind::ALL.iter().find(|kind| kind.code() == *code)) {
             (Some(known), _) => assert_eq!(title(code, text), known.title(), "{code}"),
             (_, Some(kind)) => assert!(title(code, text).contains(&format!("`{}`", kind.word())), "{code}"),
             _ => panic!("{code}"),
@@ -70,7 +70,7 @@ fn pages_are_found_by_a_start_and_by_words() {
 fn examples_of_definition_errors_are_what_they_claim() {
     let mut tried = 0;
     for (code, text) in PAGES {
-        let Some(wanted) = known(code) else { continue };
+        let Some(wanted) = lookup(code) else { continue };
         let blocks = blocks(text);
         let [(language, wrong), (_, right)] = blocks[..] else { panic!("{code} has {} examples", blocks.len()) };
         if language == "text" {

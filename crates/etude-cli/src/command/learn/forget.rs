@@ -139,7 +139,7 @@ impl Gone {
         let is_own = |path: &&String| path.ends_with(&format!("{}.yaml", self.digest));
         let (own, rest): (Vec<&String>, Vec<&String>) = all.iter().partition(is_own);
         if let Some(path) = own.first() {
-            if !self.others.made(&show::json_of(disk, path)) {
+            if !self.others.has_made(&show::json_of(disk, path)) {
                 files::remove(disk, path)?;
                 forgotten.cases.push((*path).clone());
             }

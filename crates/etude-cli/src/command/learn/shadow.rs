@@ -101,7 +101,7 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
         let shadowed = match coerce(&found.definition.input, &found.pairs, Some(&found.json)) {
             Ok(input) => {
                 let begun = Begun { view: &view, request: &request, input, is_trusted };
-                let (shadowed, usage) = beside(context, &learnt, found.definition, &agent, begun)?;
+                let (shadowed, usage) = rehearse(context, &learnt, found.definition, &agent, begun)?;
                 spent.add(&usage);
                 shadowed
             }
@@ -126,7 +126,7 @@ struct Begun<'a> {
 }
 
 /// Runs a candidate as a rehearsal. Returns its outcome and its usage.
-fn beside(
+fn rehearse(
     context: &Context,
     learnt: &Learnt,
     definition: Definition,
@@ -161,7 +161,7 @@ fn beside(
     let ended = unwatched(&runner, (&definition, disk), request)?;
     let ended = ended.map_err(|error| crate::render::stopped::problem(&error))?;
     let usage = used(ended.document.members.get("usage"));
-    Ok((Shadowed { made: rehearsal.made(), fell_back: left(&ended) }, usage))
+    Ok((Shadowed { made: rehearsal.calls_made(), fell_back: left(&ended) }, usage))
 }
 
 /// Step and reason for which a shadow has left its pipeline: a deviation, a failure, or a question without an answer.

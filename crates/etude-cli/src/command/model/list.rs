@@ -14,7 +14,7 @@ use crate::stdout;
 
 pub(super) fn list(context: &Context) -> Result<Exit, Problem> {
     let resolved = settings::ready(&context.global, resolve(context)?, &Tier::ALL, Need::Look)?;
-    let weights = local_provider(&resolved).and_then(|provider| local::known(&provider)).unwrap_or_default();
+    let weights = local_provider(&resolved).and_then(|provider| local::list_weights(&provider)).unwrap_or_default();
     match context.is_json() {
         true => stdout::json(&document(&resolved, &weights)),
         false => stdout::text(&text(&resolved, &weights)),

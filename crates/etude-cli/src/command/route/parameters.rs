@@ -73,16 +73,16 @@ pub(super) fn find(
     lite: &mut Lite<'_>,
 ) -> Result<Found, Refused> {
     let rules = lite.resolved.machines.clone();
-    found(request, definition, disk, given, rules, |stated, definition| extract(stated, definition, lite))
+    read_parameters(request, definition, disk, given, rules, |stated, definition| extract(stated, definition, lite))
 }
 
 /// Like [`find`], but by code alone, for measurements of many requests.
 pub(super) fn find_by_code(request: &str, definition: Definition, disk: &Disk, rules: Rules) -> Result<Found, Refused> {
     let given = Given { pairs: &[], json: None };
-    found(request, definition, disk, &given, rules, |stated, _| Ok(stated.by_code()))
+    read_parameters(request, definition, disk, &given, rules, |stated, _| Ok(stated.by_code()))
 }
 
-fn found(
+fn read_parameters(
     request: &str,
     definition: Definition,
     disk: &Disk,

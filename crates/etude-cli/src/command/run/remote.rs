@@ -27,9 +27,9 @@ pub(super) fn run(
     args: &args::Run,
     about: &mut Option<Target>,
 ) -> Result<Exit, Refused> {
-    let terms = Terms::of(args)?;
+    let terms = Terms::read(args)?;
     if let Some(earlier) = &args.again {
-        return Ok(again(context, remote, args, earlier, &terms, about)?);
+        return Ok(retry(context, remote, args, earlier, &terms, about)?);
     }
     let body = body(context, remote, args, &terms, about)?;
     if args.dry_run {
@@ -53,7 +53,7 @@ pub(super) struct Terms {
 impl Terms {
     /// Reads the options of the command line. Options for the workers of a shared database are refused.
     #[cfg(feature = "postgres")]
-    pub(super) fn of(args: &args::Run) -> Result<Self, Problem> {
+    pub(super) fn read(args: &args::Run) -> Result<Self, Problem> {
         let given = &args.submission;
         refuse_options(&[
             (given.queue.is_some(), "--queue", "the server has one queue: leave the option out"),
@@ -82,7 +82,7 @@ impl Terms {
     }
 
     #[cfg(not(feature = "postgres"))]
-    pub(super) fn of(_: &args::Run) -> Result<Self, Problem> {
+    pub(super) fn read(_: &args::Run) -> Result<Self, Problem> {
         Ok(Self::default())
     }
 
@@ -162,7 +162,7 @@ pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::Machi
 }
 
 /// Starts a run with the target and input of an earlier one on the server.
-fn again(
+fn retry(
     context: &Context,
     remote: &Remote,
     args: &args::Run,

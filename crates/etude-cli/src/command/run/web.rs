@@ -28,7 +28,7 @@ pub(super) fn run(context: &Context, args: &args::Run, about: &mut Option<Target
 
 fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     let remote = Remote::of_process()?;
-    let terms = remote::Terms::of(args)?;
+    let terms = remote::Terms::read(args)?;
     terms.refuse_detached()?;
     let body = remote::body(context, &remote, args, &terms, about)?;
     // From now on, signals are for the run, even before its id is known.

@@ -49,7 +49,7 @@ fn side(engine: &dyn Engine, view: &RunView) -> Result<Side, Problem> {
         (None, _) | (_, RunState::Running) => None,
         _ => document_of(engine, view)?.output,
     };
-    let input = inspect::input(view, &*blobs).and_then(|input| Exact::of(&input.text().ok()?).ok());
+    let input = inspect::input(view, &*blobs).and_then(|input| Exact::parse(&input.text().ok()?).ok());
     Ok(Side { document: show::facts(engine, view, None)?, input, output: comparable(output.as_ref()), outputs })
 }
 
@@ -71,5 +71,5 @@ pub(super) fn outputs(
 /// An output that is compared value by value.
 pub(super) fn comparable(output: Option<&Json>) -> Option<Exact> {
     let text = output?.text().ok().filter(|text| text.len() <= MAX_PARSED)?;
-    Exact::of(&text).ok()
+    Exact::parse(&text).ok()
 }

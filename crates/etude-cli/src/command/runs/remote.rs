@@ -107,7 +107,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
         document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
         let document = String::from_utf8_lossy(&bytes);
         let open = document.trim_end().strip_suffix('}').unwrap_or_default();
-        let extra = beside(remote, &run)?.to_string();
+        let extra = extra_members(remote, &run)?.to_string();
         let input = &run.input;
         stdout::documents(|out| writeln!(out, r#"{open},"input":{input},{}"#, &extra[1..]));
         return Ok(Exit::Done);
@@ -161,7 +161,7 @@ fn facts(remote: &Remote, run: &RunDocument) -> Result<Value, Problem> {
     let mut bytes = Vec::new();
     document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
     let mut facts: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?;
-    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(remote, run)?) {
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, extra_members(remote, run)?) {
         facts.extend(more);
     }
     facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
@@ -213,12 +213,12 @@ pub(super) fn side(remote: &Remote, id: &str) -> Result<Side, Problem> {
     let document = facts(remote, &run)?;
     let read = |effect: &str, stream| read(remote, &run.id, effect, stream);
     let outputs = diff::outputs(&effects(&document), read)?;
-    let input = Exact::of(run.input.get()).ok();
+    let input = Exact::parse(run.input.get()).ok();
     Ok(Side { document, input, output: diff::comparable(run.document.output.as_ref()), outputs })
 }
 
 /// Members that `runs show` adds to the result document.
-fn beside(remote: &Remote, run: &RunDocument) -> Result<Value, Problem> {
+fn extra_members(remote: &Remote, run: &RunDocument) -> Result<Value, Problem> {
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
     let target = run.target().unwrap_or(Target::Skill(String::new()));
     let mut beside = json!({

@@ -188,7 +188,7 @@ fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &W
 }
 
 /// The words after `etude` that continue the run in the same way.
-fn again(id: &str, wanted: &Wanted<'_>) -> String {
+fn resume_command(id: &str, wanted: &Wanted<'_>) -> String {
     let changes = if wanted.accept_changes { " --accept-changes" } else { "" };
     match wanted.from {
         None => format!("runs resume {id}{changes}"),
@@ -205,7 +205,8 @@ fn without_definition(context: &Context, refused: Refused, view: &RunView, wante
     let id = &view.row.id;
     let is_app_gone = view.run.placement.bundle.is_none() && !place_of(context, &view.run.app).is_dir();
     if is_app_gone {
-        problem = problem.hint(format!("if the app was moved, pass its directory: etude -C DIR {}", again(id, wanted)));
+        problem = problem
+            .hint(format!("if the app was moved, pass its directory: etude -C DIR {}", resume_command(id, wanted)));
     }
     // Exit status 2: there is no definition of this name.
     if (is_app_gone || problem.exit == Exit::Usage) && !view.row.state.is_final() {
@@ -218,7 +219,7 @@ fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
     match refused {
         NotContinued::Exhausted(exhausted) => {
             let failure = Failure::new(FailureKind::BudgetExceeded, refused.to_string());
-            let again = again(&exhausted.run_id, wanted);
+            let again = resume_command(&exhausted.run_id, wanted);
             Problem::of(Exit::Failed, failure)
                 .spent(exhausted.spent)
                 .hint(format!("raise it: etude {again} {}", exhausted.option))

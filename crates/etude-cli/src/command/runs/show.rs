@@ -159,7 +159,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
             serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?
         }
     };
-    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(engine, view)) {
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, extra_members(engine, view)) {
         facts.extend(more);
     }
     count_elements(&mut facts);
@@ -207,7 +207,7 @@ pub(super) fn mark_begun(document: &mut Value) {
 }
 
 /// Members that `runs show` adds to the result document: the input, the streams of each step, and more.
-fn beside(engine: &dyn Engine, view: &RunView) -> Value {
+fn extra_members(engine: &dyn Engine, view: &RunView) -> Value {
     let is_waiting = view.row.state == RunState::Waiting;
     let document = is_waiting.then(|| document_of(engine, view).ok()).flatten();
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
@@ -255,7 +255,7 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
         _ => unfinished(engine, view, replayed)?.to_string(),
     };
     // The document may hold a large output, so it is extended without parsing it. The input keeps its digits.
-    let mut extra = beside(engine, view);
+    let mut extra = extra_members(engine, view);
     extra.as_object_mut().map(|members| members.shift_remove("input"));
     let extra = extra.to_string();
     let input = inspect::input(view, &*engine.blobs()).and_then(|input| input.text().ok());

@@ -67,7 +67,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         let problem = Problem::usage("name the skill to run");
         return Err(problem.hint("list the values of `--log`: etude skill run --log").into());
     };
-    let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
+    let asked = watch::Asked::parse(&args.log).map_err(Problem::usage)?;
     let project = project::open_for(context, &args.layers, name)?;
     let (mut params, mut log, mut servers) = (None, None, Value::Null);
     // A path may name a file outside of the search path; its faults are reported when it is called.

@@ -32,7 +32,7 @@ impl Asked {
     ///
     /// # Errors
     /// Description of the first invalid value.
-    pub(crate) fn of(values: &[String]) -> Result<Self, String> {
+    pub(crate) fn parse(values: &[String]) -> Result<Self, String> {
         let mut asked = Self::default();
         for value in values {
             match value.split_once('=').unwrap_or(("scope", value)) {

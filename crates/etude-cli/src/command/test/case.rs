@@ -90,7 +90,7 @@ pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused
 }
 
 /// Cases of a pipeline that an interrupted promotion has not moved yet.
-pub(super) fn beside(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
+pub(super) fn read_unmoved(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
     let dir = format!("{PIPELINES}/{name}/{TESTS}");
     read(disk, &dir, names(disk.list(&dir).unwrap_or_default()))
 }
@@ -138,7 +138,7 @@ fn open(disk: &Disk, dir: &str, name: &str) -> Result<Arc<SourceFile>, Problem> 
 
 /// Builds a test from a checked value. Numbers of input and expected output keep their digits.
 fn of_json(name: String, json: &Json) -> Case {
-    let value = &Literal::of(json).map(|literal| literal.tree().clone()).unwrap_or_default();
+    let value = &Literal::from_json(json).map(|literal| literal.tree().clone()).unwrap_or_default();
     let text = |from: &Value, field: &str| from.get(field).and_then(Value::as_str).map(str::to_owned);
     let object = |value: Option<&Value>| value.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     let expect = object(value.get("expect"));
@@ -178,12 +178,12 @@ fn member(json: &Json, name: &str) -> Option<Json> {
 fn recorded(value: &Value) -> Option<Recorded> {
     let (tools, answers) = (value.get("tools"), value.get("answers"));
     (tools.is_some() || answers.is_some()).then(|| Recorded {
-        calls: tools.and_then(Value::as_array).into_iter().flatten().map(RecordedCall::of).collect(),
+        calls: tools.and_then(Value::as_array).into_iter().flatten().map(RecordedCall::parse).collect(),
         answers: answers.and_then(Value::as_object).cloned(),
     })
 }
 
 fn call(value: &Value) -> Call {
-    let RecordedCall { tool, arguments, .. } = RecordedCall::of(value);
+    let RecordedCall { tool, arguments, .. } = RecordedCall::parse(value);
     Call { tool, arguments }
 }

@@ -11,7 +11,7 @@ use crate::test::Test;
 /// Puts an empty journal into its place.
 pub(super) fn put(test: &Test) {
     static TEMPLATE: OnceLock<(TempDir, Vec<PathBuf>)> = OnceLock::new();
-    let (dir, files) = TEMPLATE.get_or_init(made);
+    let (dir, files) = TEMPLATE.get_or_init(build);
     let place = test.path("home/.local/state/etude");
     fs::create_dir_all(place.join("locks")).expect("a directory can be made");
     for file in files {
@@ -19,7 +19,7 @@ pub(super) fn put(test: &Test) {
     }
 }
 
-fn made() -> (TempDir, Vec<PathBuf>) {
+fn build() -> (TempDir, Vec<PathBuf>) {
     let test = Test::new();
     test.run(&["runs", "list", "--format", "json"]).exit(0);
     let dir = tempfile::tempdir().expect("a directory can be made");

@@ -36,7 +36,7 @@ struct Callee {
 
 impl Dags {
     /// DAGs of these files, and the files in the order of import: each after those that it starts.
-    pub(super) fn of(sources: &[Source]) -> (Self, Vec<&Source>) {
+    pub(super) fn new(sources: &[Source]) -> (Self, Vec<&Source>) {
         let readable: Vec<&Source> = sources.iter().filter(|source| source.text.is_some()).collect();
         let paths = readable.iter().map(|source| source.path.clone()).collect();
         let dags = Self { paths, imported: BTreeMap::new() };

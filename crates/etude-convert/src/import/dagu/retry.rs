@@ -20,7 +20,7 @@ const DEFAULT_MAX: f64 = 30.0;
 ///
 /// # Errors
 /// The part that has no exact equivalent.
-pub(super) fn of(policy: &Entries<'_>) -> Result<Value, String> {
+pub(super) fn convert(policy: &Entries<'_>) -> Result<Value, String> {
     let names = || policy.0.iter().filter_map(|(key, _)| key.as_text());
     if let Some(other) = names().find(|name| !KNOWN.contains(&snake(name).as_str())) {
         return Err(format!("`{other}` of its retry policy has no equivalent"));

@@ -82,7 +82,7 @@ pub(super) fn checked(schema: &Schema, is_wrapped: bool, found: (Json, Value)) -
 pub(super) fn payload(arguments: &str) -> Result<(Json, Value), String> {
     let text = if arguments.trim().is_empty() { "{}" } else { arguments };
     let json = Json::parse(text).map_err(|e| e.to_string())?;
-    let value = tree::of_answer(text).map_err(|e| e.to_string())?;
+    let value = tree::parse_response(text).map_err(|e| e.to_string())?;
     Ok((json, value))
 }
 

@@ -56,7 +56,7 @@ mod tests {
     use crate::data::Json;
     use crate::outcome::{Exit, Stderr, Stdout};
 
-    fn of(exit: Exit, stdout: &str) -> Verdict {
+    fn verdict_of_exit(exit: Exit, stdout: &str) -> Verdict {
         let stdout = match Json::parse(stdout) {
             Ok(json) => Stdout::Value(json),
             Err(_) => Stdout::Unusable { problem: "it is no JSON".to_owned(), found: stdout.to_owned() },
@@ -67,7 +67,7 @@ mod tests {
     /// B-H3, B-20.4: a denial is a verdict, and every other output except `allow` means that the guard is broken.
     #[test]
     fn only_allow_lets_a_call_through() {
-        let well = |stdout: &str| of(Exit::Status(0), stdout);
+        let well = |stdout: &str| verdict_of_exit(Exit::Status(0), stdout);
         assert_eq!(well(r#"{"decision":"allow"}"#), Verdict::Allow);
         let denied = |text: &str| Verdict::Deny(text.to_owned());
         assert_eq!(well(r#"{"decision":"deny","code":"NoBash","reason":"never"}"#), denied("NoBash: never"));
@@ -75,9 +75,9 @@ mod tests {
         for stdout in ["", "{}", "[]", "no", r#"{"decision":"maybe"}"#, r#"{"decision":"allow","ctx":{}}"#] {
             assert!(matches!(well(stdout), Verdict::Broken(_)), "{stdout}");
         }
-        let failed = of(Exit::Status(1), r#"{"decision":"allow"}"#);
+        let failed = verdict_of_exit(Exit::Status(1), r#"{"decision":"allow"}"#);
         assert_eq!(failed, Verdict::Broken("exited with status 1".to_owned()));
-        let missing = of(Exit::NotStarted("there is no `guard`".to_owned()), "");
+        let missing = verdict_of_exit(Exit::NotStarted("there is no `guard`".to_owned()), "");
         assert!(matches!(missing, Verdict::Broken(_)));
     }
 }

@@ -107,7 +107,7 @@ impl Hook {
     }
 
     /// The same script again, with the answer to its question (B-20.4).
-    pub(super) fn again(&self, answer: &Value) -> Self {
+    pub(super) fn answered(&self, answer: &Value) -> Self {
         let stdin = self.stdin.overlaid(json!({"answer": answer}));
         let mut call = self.call.clone();
         call.key = format!("{}-answered", self.call.key);

@@ -88,7 +88,7 @@ impl Resumption {
                     }
                     let Outcome::Opened(tool_list) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
                     shared.tool_list = *tool_list;
-                    let path = shared.path.child("probe").again(self.number + 1);
+                    let path = shared.path.child("probe").incarnation(self.number + 1);
                     self.state = State::Probing(Probe::new(&shared.machine, &shared.tool_list, path));
                 }
                 State::Probing(probe) => {

@@ -42,7 +42,7 @@ pub(super) struct StageContext {
 impl StageContext {
     /// Path of the execution's effects.
     pub(super) fn path(&self) -> Path {
-        self.base.again(self.incarnation)
+        self.base.incarnation(self.incarnation)
     }
 
     /// Resets the state for a restart at Setup.

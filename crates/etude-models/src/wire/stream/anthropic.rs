@@ -101,7 +101,7 @@ impl Block {
             }
             // A call that was cut off inside its arguments keeps them as text.
             Some("tool_use") if !self.input.trim().is_empty() => {
-                block["input"] = tree::of_answer(&self.input).unwrap_or(Value::String(self.input));
+                block["input"] = tree::parse_response(&self.input).unwrap_or(Value::String(self.input));
             }
             _ => {}
         }

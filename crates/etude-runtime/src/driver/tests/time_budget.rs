@@ -29,7 +29,7 @@ async fn begun() -> (World, Vec<Record>) {
 }
 
 /// The same run in another process, with these records.
-fn again(world: &World, records: &[Record]) -> (World, Box<dyn Session>) {
+fn restart(world: &World, records: &[Record]) -> (World, Box<dyn Session>) {
     let again = World { limits: world.limits, ..World::of(&world.run_id) };
     let session = block_on(again.engine.create(&again.new_run())).unwrap();
     records.iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
@@ -44,7 +44,7 @@ async fn a_time_budget_survives_the_death_of_its_process() {
     let dead = [of_clock(3_600_000, 0), records[1].clone(), of_clock(3_600_000, 3_000_000)];
     let without_time = |record: &Record| Record { body: record.body.replace("\"at\":", "\"_\":"), ..record.clone() };
     let dead = dead.map(|record| if record.key == CLOCK { record } else { without_time(&record) });
-    let (world, session) = again(&world, &dead);
+    let (world, session) = restart(&world, &dead);
     let result = finished(world.drive(&timed(), &*session, Stop::No).await.unwrap());
     assert_eq!((result.status, world.ledger()), (Status::Succeeded, vec!["b".to_owned(), "after".to_owned()]));
     let records = session.records().unwrap();
@@ -61,14 +61,15 @@ async fn a_time_budget_survives_the_death_of_its_process() {
 #[tokio::test]
 async fn a_run_without_time_left_begins_nothing_of_its_pipeline() {
     let (world, records) = begun().await;
-    let (world, session) = again(&world, &[of_clock(3_600_000, 0), records[1].clone(), of_clock(3_600_000, 3_600_000)]);
+    let (world, session) =
+        restart(&world, &[of_clock(3_600_000, 0), records[1].clone(), of_clock(3_600_000, 3_600_000)]);
     let result = finished(world.drive(&timed(), &*session, Stop::No).await.unwrap());
     assert_eq!(result.errors[0].kind, etude_core::failure::FailureKind::BudgetExceeded);
     assert_eq!((result.status, world.ledger()), (Status::Failed, vec!["after".to_owned()]));
     // Another process comes to the same end.
     let records = session.records().unwrap();
     for cut in 3..=records.len() {
-        let (world, session) = again(&world, &records[..cut]);
+        let (world, session) = restart(&world, &records[..cut]);
         let again = finished(world.drive(&timed(), &*session, Stop::No).await.unwrap());
         assert_eq!((again.status, &again.errors), (Status::Failed, &result.errors), "cut after {cut}");
         assert!(!world.ledger().contains(&"b".to_owned()), "cut after {cut}");

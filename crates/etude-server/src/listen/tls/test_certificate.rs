@@ -33,7 +33,7 @@ fn pem(label: &str, der: &[u8]) -> String {
 }
 
 /// A self-signed certificate with a new key.
-pub(super) fn made() -> Made {
+pub(super) fn self_signed() -> Made {
     let random = SystemRandom::new();
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).expect("a key");
     let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random).expect("the key");

@@ -21,7 +21,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn of(entries: &Entries<'_>) -> Self {
+    pub(super) fn read(entries: &Entries<'_>) -> Self {
         let others = entries.iter().filter(|(key, ..)| *key != "metadata");
         let head = others.map(|(key, _, node)| (key.to_owned(), json(node))).collect();
         let metadata = match entries.get("metadata").map(json) {
@@ -42,7 +42,7 @@ pub(super) struct Outline {
 
 impl Outline {
     /// Finds the spans; `None` if a key or the single parent is written with escapes, or is not text.
-    pub(super) fn of(file: &SourceFile, entries: &Entries<'_>) -> Option<Self> {
+    pub(super) fn find(file: &SourceFile, entries: &Entries<'_>) -> Option<Self> {
         let metadata = match entries.get("metadata") {
             Some(node) => node.as_map()?,
             None => return Some(Self { keys: Box::default(), parent: None }),
@@ -73,15 +73,15 @@ impl Outline {
 pub(super) struct Places(pub(super) BTreeMap<String, (Span, Places)>);
 
 impl Places {
-    pub(super) fn of(node: &Node<'_>) -> Self {
+    pub(super) fn read(node: &Node<'_>) -> Self {
         let mut places = BTreeMap::new();
         for (name, key, value) in node.as_map().into_iter().flat_map(Entries::iter) {
             // A value that was left out has an empty span, so that of its key counts.
             let span = if value.span.is_empty() { key.span } else { value.span };
-            places.entry(name.to_owned()).or_insert_with(|| (span, Self::of(value)));
+            places.entry(name.to_owned()).or_insert_with(|| (span, Self::read(value)));
         }
         for (at, item) in node.as_seq().into_iter().flatten().enumerate() {
-            places.insert(at.to_string(), (item.span, Self::of(item)));
+            places.insert(at.to_string(), (item.span, Self::read(item)));
         }
         Self(places)
     }

@@ -4,7 +4,7 @@ use crate::source::MemorySources;
 const SCHEMA: &str = "{type: object, additionalProperties: false, required: [order_id], properties: {order_id: {type: string}, count: {type: integer, minimum: 1}, tags: {type: array, items: {type: string}}}}";
 
 /// Findings about a step with `args`, as `warning text`.
-fn found(schema: &str, tool: &str, args: &str) -> Vec<String> {
+fn findings(schema: &str, tool: &str, args: &str) -> Vec<String> {
     let sidecar = format!("name: order\ndescription: d\ncommand: cat\ninputSchema: {schema}\n");
     let step = format!("  - {{name: s, type: tool, tool: {tool}{args}}}\n");
     let pipeline = format!("name: p\ndescription: d\ninput: {{id: string}}\nsteps:\n{step}");
@@ -17,7 +17,7 @@ fn found(schema: &str, tool: &str, args: &str) -> Vec<String> {
 }
 
 fn warnings(tool: &str, args: &str) -> Vec<String> {
-    found(SCHEMA, tool, args)
+    findings(SCHEMA, tool, args)
 }
 
 /// L-43: missing, unknown and mistyped arguments of a tool step are warnings before a run.
@@ -42,9 +42,9 @@ fn arguments_are_compared_with_the_schema_of_the_tool() {
 fn uncertain_arguments_are_not_reported() {
     assert_eq!(warnings("order", ", args: {order_id: \"{{input.id}}\", count: \"{{input.id}}\", tags: [a]}"), [""; 0]);
     let either = "{type: object, anyOf: [{required: [a]}, {required: [b]}], properties: {a: {type: integer}}}";
-    assert_eq!(found(either, "order", ", args: {b: \"{{input.id}}\", c: 1}"), [""; 0]);
+    assert_eq!(findings(either, "order", ", args: {b: \"{{input.id}}\", c: 1}"), [""; 0]);
     let referred = "{type: object, $defs: {n: {type: integer}}, properties: {n: {$ref: \"#/$defs/n\"}}}";
-    assert_eq!(found(referred, "order", ", args: {n: 1, m: \"{{input.id}}\"}"), [""; 0]);
+    assert_eq!(findings(referred, "order", ", args: {n: 1, m: \"{{input.id}}\"}"), [""; 0]);
     assert_eq!(warnings("mcp__shop__order", ", args: {x: 1}"), [""; 0]);
 }
 
@@ -52,10 +52,10 @@ fn uncertain_arguments_are_not_reported() {
 #[test]
 fn literal_arguments_are_compared_with_the_whole_schema() {
     let either = "{type: object, anyOf: [{required: [a]}, {required: [b]}]}";
-    let [warning] = found(either, "order", ", args: {c: 1}").try_into().unwrap();
+    let [warning] = findings(either, "order", ", args: {c: 1}").try_into().unwrap();
     assert!(warning.starts_with("warning the arguments of tool `order` do not fit `inputSchema`: "), "{warning}");
     let referred = "{type: object, $defs: {n: {type: integer}}, properties: {n: {$ref: \"#/$defs/n\"}}}";
-    assert_eq!(found(referred, "order", ", args: {n: x}").len(), 1);
+    assert_eq!(findings(referred, "order", ", args: {n: x}").len(), 1);
 }
 
 /// L-43: the arguments of built-in tools are known, with the positional parameters of `Bash`.
@@ -68,7 +68,7 @@ fn arguments_of_built_in_tools_are_checked() {
     let bash = ", args: {command: 'grep -e \"$1\" a.txt', argument_1: \"{{input.id}}\"}";
     assert_eq!(warnings("Bash", bash), [""; 0]);
     assert_eq!(warnings("Bash", ", args: {command: 'grep -e \"$1\" a', argument_1: x}"), [""; 0]);
-    assert_eq!(found(SCHEMA, "Bash", ", args: {command: 5}").len(), 1);
+    assert_eq!(findings(SCHEMA, "Bash", ", args: {command: 5}").len(), 1);
 }
 
 /// L-43: sound literal arguments have no findings.

@@ -45,7 +45,7 @@ impl Others {
 
     /// True if another run of the request made all calls of a case with the same results. Nothing in the case then belongs to
     /// one run alone.
-    pub(super) fn made(&self, case: &Value) -> bool {
+    pub(super) fn has_made(&self, case: &Value) -> bool {
         let Some(recorded) = case["tools"].as_array() else { return false };
         let is_same = |one: &Value, other: &Value| {
             one["tool"] == other["tool"]

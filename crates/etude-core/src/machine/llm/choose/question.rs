@@ -141,10 +141,10 @@ fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json,
     let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(|error| opaque(error.into()))?;
     let with_answer = |element: &RawValue| {
         let answer = match by {
-            None => tree::of(element.get())?,
+            None => tree::parse(element.get())?,
             Some(by) if element.get().starts_with('{') => {
                 let members: BTreeMap<String, &RawValue> = serde_json::from_str(element.get())?;
-                members.get(by).map_or(Ok(Value::Null), |member| tree::of(member.get()))?
+                members.get(by).map_or(Ok(Value::Null), |member| tree::parse(member.get()))?
             }
             Some(_) => Value::Null,
         };

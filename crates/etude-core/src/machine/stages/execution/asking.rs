@@ -97,7 +97,7 @@ impl Execution {
         if let State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook) =
             &mut self.state
         {
-            *hook = Some(call.again(answer));
+            *hook = Some(call.answered(answer));
         }
     }
 
@@ -143,7 +143,7 @@ impl Execution {
             About::Entry => self.confirmed = Some(decided.approved),
             About::Script { call, .. } if has_left => {
                 // Exit is done: only Next is still missing.
-                self.state = State::Next(Some(call.again(&reported(&decided))));
+                self.state = State::Next(Some(call.answered(&reported(&decided))));
                 return Ok(Step::GoesOn);
             }
             About::Script { question, .. } => self.answers.push((question, reported(&decided))),

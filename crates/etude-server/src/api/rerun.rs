@@ -22,8 +22,8 @@ use crate::server::Server;
 use crate::token::{Caller, Scope};
 
 /// `POST /v1/runs/{id}/again`.
-pub(crate) async fn again(call: Call) -> Respond {
-    let key = key::of(&call.headers)?;
+pub(crate) async fn rerun(call: Call) -> Respond {
+    let key = key::parse(&call.headers)?;
     let bytes = call.bytes().await?;
     let digest = Digest::of(&bytes);
     let members = Members::parse(bytes, &["input", "limits", "priority", "labels", "not_before"])?;
