@@ -1,4 +1,4 @@
-//! Narrowing of schemas, so that every answer ends.
+//! Narrowing of schemas, so that every response ends.
 //!
 //! A small model that is bound to a grammar does not stop by itself. Where a schema allows a longer text or one more item, the
 //! model may repeat itself until its tokens are used up. The additions here only narrow a schema: a value that satisfies the
@@ -28,7 +28,7 @@ const COMBINING: &[&str] = &[
     "additionalProperties",
 ];
 
-/// True if a text in `value`, an answer to the narrowed `schema`, has the maximum length that was added: it was cut off there,
+/// True if a text in `value`, a response to the narrowed `schema`, has the maximum length that was added: it was cut off there,
 /// and the missing part is unknown.
 pub(crate) fn is_cut(schema: &Value, value: &Value) -> bool {
     has_text_of(text_limit(schema), value)

@@ -32,7 +32,7 @@ pub enum Kind {
     Chat {
         /// The chat template of the model.
         template: ChatTemplate,
-        /// Maximum number of tokens of prompt and answer together.
+        /// Maximum number of tokens of prompt and response together.
         context_tokens: usize,
     },
     /// A model that turns texts into vectors.

@@ -1,7 +1,7 @@
 //! Generation of a response to a request.
 
-mod answer;
 mod decode;
+mod response;
 mod wire;
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::template::{ChatTemplate, TemplateError};
 use crate::vocabulary::Vocabulary;
 use decode::Decoding;
 
-/// Maximum number of tokens of an answer to a request without a limit.
+/// Maximum number of tokens of a response to a request without a limit.
 pub const DEFAULT_MAX_TOKENS: u32 = 1024;
 
 /// The temperature of a second attempt. It follows if the first answer violates a keyword that the grammar does not know, or
@@ -43,7 +43,7 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-/// Reason why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// The conversation cannot be rendered for the model.
@@ -57,7 +57,7 @@ pub enum GenerateError {
     TooLong {
         /// Number of tokens of the prompt.
         prompt: usize,
-        /// Maximum number of tokens of prompt and answer together.
+        /// Maximum number of tokens of prompt and response together.
         context: usize,
     },
     /// A schema cannot be turned into a grammar.
@@ -78,11 +78,11 @@ pub struct Timing {
     pub prompt: Duration,
     /// Number of tokens of the prompt that were read, without those that were known from the previous call.
     pub prompt_tokens: usize,
-    /// Time of writing the answer.
-    pub answer: Duration,
-    /// Number of tokens of the answer, including those that the grammar forced.
-    pub answer_tokens: usize,
-    /// Number of tokens of the answer that the grammar forced.
+    /// Time of writing the response.
+    pub response: Duration,
+    /// Number of tokens of the response, including those that the grammar forced.
+    pub response_tokens: usize,
+    /// Number of tokens of the response that the grammar forced.
     pub forced_tokens: usize,
 }
 
@@ -104,8 +104,8 @@ impl Model {
         Ok(Self { network, vocabulary, grammars, template, label: format!("local/{id}") })
     }
 
-    /// Answers `request`. `is_cancelled` is called before each token. The answer's text satisfies the request's schema, and its
-    /// tool calls satisfy those of their tools, unless [`Stop::Length`] marks the answer as cut off.
+    /// Answers `request`. `is_cancelled` is called before each token. The response's text satisfies the request's schema, and its
+    /// tool calls satisfy those of their tools, unless [`Stop::Length`] marks the response as cut off.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -154,18 +154,18 @@ impl Model {
         let temperature = request.temperature.unwrap_or(0.0);
         let seed = options.seed.unwrap_or_else(Sampler::seed);
         let sampler = Sampler::new(temperature, seed);
-        let (mut answer, timing) = self.attempt(request, &options.stop, sampler, is_cancelled, on_delta)?;
-        if is_broken(&answer, request) || (request.temperature.is_none() && is_repeated(&answer, request)) {
+        let (mut response, timing) = self.attempt(request, &options.stop, sampler, is_cancelled, on_delta)?;
+        if is_broken(&response, request) || (request.temperature.is_none() && is_repeated(&response, request)) {
             let sampler = Sampler::new(temperature.max(SECOND_TEMPERATURE), seed.wrapping_add(1));
             let (second, _) = self.attempt(request, &options.stop, sampler, is_cancelled, &|_| ())?;
-            let mut usage = answer.usage;
+            let mut usage = response.usage;
             usage.add(&second.usage);
             if !is_broken(&second, request) {
-                answer = second;
+                response = second;
             }
-            answer.usage = usage;
+            response.usage = usage;
         }
-        Ok((answer, timing))
+        Ok((response, timing))
     }
 
     fn attempt(
@@ -188,7 +188,7 @@ impl Model {
         let mut decoding = Decoding::new(self, prompt, room, sampler, is_cancelled);
         let forced = request.must_call.as_ref().and_then(|name| request.tools.iter().find(|tool| tool.name == *name));
         let is_whole = match (&request.schema, forced) {
-            (Some(schema), _) => decoding.bound(|grammars| grammars.answer(&schema.schema, &request.tools))?,
+            (Some(schema), _) => decoding.bound(|grammars| grammars.response(&schema.schema, &request.tools))?,
             (None, Some(tool)) => decoding.bound(|grammars| grammars.call(std::slice::from_ref(tool)))?,
             (None, None) => decoding.free(&request.tools, stop, can_stream(request).then_some(on_delta))?,
         };
@@ -202,8 +202,8 @@ impl Model {
             cost_usd: Some(0.0),
             ..Usage::default()
         };
-        let answer = answer::build(&written.text, is_whole, request, usage, self.label.clone());
-        Ok((answer, timing))
+        let response = response::build(&written.text, is_whole, request, usage, self.label.clone());
+        Ok((response, timing))
     }
 }
 
@@ -213,9 +213,9 @@ fn can_stream(request: &Request) -> bool {
     request.schema.is_none() && request.tools.is_empty() && (request.temperature.is_some() || !has_responses)
 }
 
-/// True for an answer that equals the previous one. Without chance, a small model repeats a failed call, whatever the result was,
+/// True for a response that equals the previous one. Without chance, a small model repeats a failed call, whatever the result was,
 /// until its turns are used up.
-fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
+fn is_repeated(response: &ModelResponse, request: &Request) -> bool {
     let Some(last) = request.messages.iter().rev().find(|message| message.role == Role::Assistant) else {
         return false;
     };
@@ -223,16 +223,16 @@ fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
         Part::ToolCall { name, arguments, .. } => Some((name, arguments)),
         _ => None,
     });
-    let is_text = |part: &Part| matches!(part, Part::Text(text) if text.trim() == answer.text);
-    let calls = answer.tool_calls.iter().map(|call| (&call.name, &call.arguments));
-    calls.eq(called) && (!answer.tool_calls.is_empty() || last.parts.iter().any(is_text))
+    let is_text = |part: &Part| matches!(part, Part::Text(text) if text.trim() == response.text);
+    let calls = response.tool_calls.iter().map(|call| (&call.name, &call.arguments));
+    calls.eq(called) && (!response.tool_calls.is_empty() || last.parts.iter().any(is_text))
 }
 
 /// True for a complete answer that violates the schema: the grammar ignores some keywords.
-fn is_broken(answer: &ModelResponse, request: &Request) -> bool {
-    let (Some(schema), Stop::End) = (&request.schema, &answer.stop) else { return false };
+fn is_broken(response: &ModelResponse, request: &Request) -> bool {
+    let (Some(schema), Stop::End) = (&request.schema, &response.stop) else { return false };
     let Ok(validator) = jsonschema::validator_for(&schema.schema) else { return false };
-    serde_json::from_str::<Value>(&answer.text).map_or(true, |value| !validator.is_valid(&value))
+    serde_json::from_str::<Value>(&response.text).map_or(true, |value| !validator.is_valid(&value))
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_repeated_if_it_is_the_last_one() {
+    fn a_response_is_repeated_if_it_is_the_last_one() {
         let call = |path: &str| {
             let arguments = format!("{{\"path\": \"{path}\"}}");
             ToolCall { id: "call_1".into(), name: "Read".into(), arguments }

@@ -15,10 +15,10 @@ pub(crate) struct Grammars {
     factory: ParserFactory,
 }
 
-/// Reason why an answer cannot be bound.
+/// Reason why a response cannot be bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// The schema of the answer cannot be used.
+    /// The schema of the response cannot be used.
     #[error("cannot constrain the local model to the response schema: {0}")]
     Schema(String),
     /// The schema of a tool's arguments cannot be used.
@@ -37,8 +37,8 @@ impl Grammars {
         Ok(Self { factory })
     }
 
-    /// The grammar of an answer that satisfies `schema` or, if there are tools, of a call instead.
-    pub(crate) fn answer(&self, schema: &Value, tools: &[Tool]) -> Result<Matcher, GrammarError> {
+    /// The grammar of a response that satisfies `schema` or, if there are tools, of a call instead.
+    pub(crate) fn response(&self, schema: &Value, tools: &[Tool]) -> Result<Matcher, GrammarError> {
         let bound = bound(schema);
         let rules = if tools.is_empty() {
             format!("start: answer\nanswer: %json {bound}\n")
@@ -97,7 +97,7 @@ fn object_of(schema: &Value) -> Value {
     }
 }
 
-/// `schema`, narrowed, with the options of the grammar's compiler. Unknown keywords are left to the validator of the answer.
+/// `schema`, narrowed, with the options of the grammar's compiler. Unknown keywords are left to the validator of the response.
 /// Blanks are those of the models' training, where they cost the fewest tokens.
 fn bound(schema: &Value) -> Value {
     let mut fields = match bounds::narrowed(schema) {

@@ -4,7 +4,7 @@
 //! - [`catalog`]: the known models.
 //! - [`pull`]: the download of their weights.
 //! - [`serve`]: an OpenAI-compatible server in a separate process, shared by all runs of a user.
-//! - [`Model`]: from a request to an answer whose JSON is always valid.
+//! - [`Model`]: from a request to a response whose JSON is always valid.
 //!
 //! [`Embedder`] is the semantic half of the router.
 //!

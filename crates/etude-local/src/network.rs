@@ -55,7 +55,7 @@ impl Network {
         Ok(Self { embeddings, layers, norm, output, rotary, epsilon: shape.epsilon, context, read: Vec::new() })
     }
 
-    /// Maximum number of tokens of prompt and answer together.
+    /// Maximum number of tokens of prompt and response together.
     pub(crate) fn context(&self) -> usize {
         self.context
     }

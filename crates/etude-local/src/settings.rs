@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The version of the API. It is part of the socket's name, so that incompatible versions of the program never meet.
 const VERSION: u32 = 2;
 
-/// Default maximum number of tokens of prompt and answer together: each costs 57 kB in the default model.
+/// Default maximum number of tokens of prompt and response together: each costs 57 kB in the default model.
 pub const DEFAULT_CONTEXT_TOKENS: usize = 8192;
 /// Default time without a request after which a process becomes idle.
 pub const DEFAULT_IDLE: Duration = Duration::from_secs(600);
@@ -15,13 +15,13 @@ pub const DEFAULT_IDLE: Duration = Duration::from_secs(600);
 /// One model, served to one user. Settings with other weights or another context need another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The name of the model in answers, after `local/`.
+    /// The name of the model in responses, after `local/`.
     pub id: String,
     /// The path of the GGUF file.
     pub weights: PathBuf,
     /// A directory for the socket, private to the user. Its path must be short: that of a socket has at most about 100 bytes.
     pub runtime_dir: PathBuf,
-    /// Maximum number of tokens of prompt and answer together.
+    /// Maximum number of tokens of prompt and response together.
     pub context_tokens: usize,
     /// Time without a request after which the process is idle.
     pub idle: Duration,

@@ -30,7 +30,7 @@ struct Tokens {
     trie: TokTrie,
     /// The tokens of the marks of a tool call, if the model has them.
     marks: Vec<(&'static str, TokenId)>,
-    /// The tokens that end an answer.
+    /// The tokens that end a response.
     ends: Vec<TokenId>,
 }
 
@@ -66,7 +66,7 @@ impl Vocabulary {
         &self.environment
     }
 
-    /// True if `token` ends an answer.
+    /// True if `token` ends a response.
     pub(crate) fn is_end(&self, token: TokenId) -> bool {
         self.tokens.ends.contains(&token)
     }

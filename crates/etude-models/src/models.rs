@@ -31,7 +31,7 @@ pub struct Models {
     /// Redacts messages of this crate.
     redactor: Redactor,
     /// Redacts responses of models.
-    answers: Redactor,
+    responses: Redactor,
 }
 
 struct Provider {
@@ -76,7 +76,7 @@ impl Models {
         settings.check()?;
         let secrets: Vec<Secret> = settings.providers.iter().flat_map(ProviderSettings::secrets).collect();
         let redactor = Redactor::new(secrets.iter());
-        let answers = Redactor::for_data(secrets.iter().chain(&settings.secrets));
+        let responses = Redactor::for_data(secrets.iter().chain(&settings.secrets));
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
             let backend = backend(provider, &settings, &redactor)?;
@@ -92,7 +92,7 @@ impl Models {
             );
         }
         let Settings { mapping, defaulted, prices, app_dir, .. } = settings;
-        Ok(Self { providers, mapping, defaulted, prices, app_dir, redactor, answers })
+        Ok(Self { providers, mapping, defaulted, prices, app_dir, redactor, responses })
     }
 
     /// The first model of a tier, as `provider/model`.
@@ -155,7 +155,7 @@ impl Models {
         request: &Request,
         on_delta: &(dyn Fn(Piece<'_>) + Send + Sync),
     ) -> Result<ModelResponse, CallFailure> {
-        self.try_each(request, Some(&DeltaSink::new(on_delta, &self.answers))).await
+        self.try_each(request, Some(&DeltaSink::new(on_delta, &self.responses))).await
     }
 
     /// Calls like [`Models::call`], and reports each wait of the transport.
@@ -164,7 +164,7 @@ impl Models {
         request: &Request,
         on_delta: &(dyn Fn(Piece<'_>) + Send + Sync),
     ) -> Result<ModelResponse, CallFailure> {
-        self.try_each(request, Some(&DeltaSink::of_waits(on_delta, &self.answers))).await
+        self.try_each(request, Some(&DeltaSink::of_waits(on_delta, &self.responses))).await
     }
 
     async fn try_each(
@@ -178,11 +178,11 @@ impl Models {
         for (index, model) in models.iter().enumerate() {
             delta_sink.inspect(|delta_sink| delta_sink.begin());
             match self.ask(model, request, delta_sink).await {
-                Ok(mut answer) => {
+                Ok(mut response) => {
                     delta_sink.inspect(|delta_sink| delta_sink.end());
-                    earlier.append(&mut answer.transport_failures);
-                    answer.transport_failures = self.redact(earlier);
-                    return Ok(answer);
+                    earlier.append(&mut response.transport_failures);
+                    response.transport_failures = self.redact(earlier);
+                    return Ok(response);
                 }
                 Err(missed) => {
                     earlier.extend(missed.earlier);
@@ -221,24 +221,24 @@ impl Models {
 
     /// Redacts a response: a provider may repeat its request, and a model its prompt. This happens before anything of the
     /// response is shown, recorded or passed on.
-    fn cleaned(&self, mut answer: ModelResponse) -> ModelResponse {
-        let calls = answer.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
-        let reason = match &mut answer.stop {
+    fn cleaned(&self, mut response: ModelResponse) -> ModelResponse {
+        let calls = response.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
+        let reason = match &mut response.stop {
             Stop::Refusal(reason) => Some(reason),
             Stop::End | Stop::ToolCalls | Stop::Length => None,
         };
-        for text in calls.chain([&mut answer.text]).chain(reason) {
-            if let Some(redact) = self.answers.cleaned(text) {
+        for text in calls.chain([&mut response.text]).chain(reason) {
+            if let Some(redact) = self.responses.cleaned(text) {
                 *text = redact;
             }
         }
-        answer.reasoning = answer.reasoning.and_then(|reasoning| self.cleaned_reasoning(reasoning));
-        answer
+        response.reasoning = response.reasoning.and_then(|reasoning| self.cleaned_reasoning(reasoning));
+        response
     }
 
     /// Redacts reasoning. Signed or encrypted reasoning is invalid once its text changes, so it is dropped as a whole.
     fn cleaned_reasoning(&self, reasoning: Reasoning) -> Option<Reasoning> {
-        let Some(redacted) = self.answers.cleaned(&reasoning.json) else { return Some(reasoning) };
+        let Some(redacted) = self.responses.cleaned(&reasoning.json) else { return Some(reasoning) };
         let provider = reasoning.model.split_once('/').and_then(|(name, _)| self.providers.get(name))?;
         let is_signed = matches!(provider.kind, ProviderKind::Anthropic | ProviderKind::OpenAi | ProviderKind::Gemini);
         let is_kept = !is_signed && tree::parse_response(&redacted).is_ok();
@@ -255,8 +255,8 @@ impl Models {
             image::load(request, &self.app_dir).await.map_err(|why| Missed::new(CallFailureKind::Model, why))?;
         let provider = self.provider(model)?;
         let Backend::Recorded { recordings, record_from } = &provider.backend else {
-            let answer = self.ask_live(model, provider, Call { request, images: &images, delta_sink }).await?;
-            return Ok(self.cleaned(answer));
+            let response = self.ask_live(model, provider, Call { request, images: &images, delta_sink }).await?;
+            return Ok(self.cleaned(response));
         };
         let unreadable = |why: String| Missed::new(CallFailureKind::Environment, why);
         let asked = fields(request, &digests(&images));
@@ -277,11 +277,11 @@ impl Models {
         let Some(source) = record_from else {
             return Err(Missed::new(CallFailureKind::NotRecorded, miss));
         };
-        let answer =
+        let response =
             self.ask_live(source, self.provider(source)?, Call { request, images: &images, delta_sink }).await?;
-        let answer = self.cleaned(answer);
-        recordings.add(request, &images, &answer).await.map_err(unreadable)?;
-        Ok(ModelResponse { model: model.to_string(), ..answer })
+        let response = self.cleaned(response);
+        recordings.add(request, &images, &response).await.map_err(unreadable)?;
+        Ok(ModelResponse { model: model.to_string(), ..response })
     }
 
     fn provider(&self, model: &ModelId) -> Result<&Provider, Missed> {
@@ -296,15 +296,15 @@ impl Models {
             Backend::Hosted(hosted) => {
                 let (decoded, failures) =
                     hosted.call(&model.model, call).await.map_err(|failed| missed(failed, provider.kind))?;
-                Ok(self.answer(model, provider.kind, decoded, failures))
+                Ok(self.response(model, provider.kind, decoded, failures))
             }
             Backend::Program(program) => {
                 let Printed { text, tokens, cost_usd } =
                     program.call(&model.model, call.request, call.streaming()).await.map_err(program_missed)?;
                 let decoded = Decoded { text, tool_calls: Vec::new(), reasoning: None, stop: Stop::End, tokens };
-                let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
-                answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
-                Ok(answer)
+                let mut response = self.response(model, provider.kind, decoded, Vec::new());
+                response.usage.cost_usd = cost_usd.or(response.usage.cost_usd);
+                Ok(response)
             }
             Backend::Withheld(why) => Err(Missed::new(CallFailureKind::Environment, why)),
             Backend::Recorded { .. } => {
@@ -313,7 +313,7 @@ impl Models {
         }
     }
 
-    fn answer(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> ModelResponse {
+    fn response(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> ModelResponse {
         let TokenCount { input, output, cached, reasoning, .. } = decoded.tokens;
         let cost_usd = self.prices.cost(model, kind, &decoded.tokens);
         ModelResponse {

@@ -23,7 +23,7 @@ pub struct DecodedCompletion {
 ///
 /// # Errors
 /// The body is not a response. The error gives the reason.
-pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<DecodedCompletion, String> {
+pub fn read_completion(kind: ProviderKind, body: &[u8]) -> Result<DecodedCompletion, String> {
     let value = tree::parse_response(body).map_err(|error| error.to_string())?;
     decoded_completion(decode(kind, &value, &request()))
 }
@@ -44,15 +44,15 @@ pub fn read_stream<'b>(
         }
     }
     match reader.end(emit).map_err(|broken| format!("{broken:?}"))? {
-        Body::Whole(body) => read_answer(kind, &body),
+        Body::Whole(body) => read_completion(kind, &body),
         Body::Assembled(value) => decoded_completion(decode(kind, &value, &request())),
     }
 }
 
 /// Prepares a schema for a provider of `kind`, and converts responses to it back into the form of the schema.
-pub fn prepare_schema(kind: ProviderKind, schema: &ResponseSchema, answers: &[&str]) -> Vec<String> {
+pub fn prepare_schema(kind: ProviderKind, schema: &ResponseSchema, responses: &[&str]) -> Vec<String> {
     let prepared = dialect::prepare(schema, Dialect::of(kind));
-    let back = |reversal: &Reversal| answers.iter().map(|text| reversal.apply((*text).to_owned())).collect();
+    let back = |reversal: &Reversal| responses.iter().map(|text| reversal.apply((*text).to_owned())).collect();
     back(&prepared.reversal)
 }
 

@@ -229,7 +229,7 @@ mod tests {
 
     /// the cost that a gateway states for a response is its cost, unless a price is set.
     #[test]
-    fn a_provider_may_say_what_an_answer_cost() {
+    fn a_provider_may_say_what_a_response_cost() {
         let tokens = TokenCount { input: 1_000_000, cost_usd: Some(0.25), ..TokenCount::default() };
         let mut prices = Prices::default();
         let cost = |prices: &Prices| prices.cost(&id("router/m"), ProviderKind::OpenAiCompatible, &tokens);

@@ -244,24 +244,24 @@ impl Host {
         let (models, on_delta) = (Arc::clone(&self.models), out.stream_buffer.on_delta(&id));
         let is_streaming = out.streams_completions;
         let ask = move |request| {
-            let answer = match is_streaming {
+            let response = match is_streaming {
                 true => models.call_streaming(request, on_delta),
                 false => models.call_watched(request, on_delta),
             };
             // Innermost: anything around the call has a permit of its own, and waits for this one.
             let in_turn = async move {
                 let _turn = Permit::ready().await;
-                answer.await
+                response.await
             };
             Box::pin(in_turn) as _
         };
-        let answer = match &self.effect_middleware {
+        let response = match &self.effect_middleware {
             Some(effect_middleware) => effect_middleware.model(&id, request, Box::new(ask)),
             None => ask(request),
         };
         begin_future(id, out, async move {
-            match answer.await {
-                Ok(answer) => Outcome::Response(Box::new(answer)),
+            match response.await {
+                Ok(response) => Outcome::Response(Box::new(response)),
                 Err(failure) => Outcome::CallFailed(failure),
             }
         })

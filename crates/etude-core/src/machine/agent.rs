@@ -9,7 +9,7 @@ use std::task::Poll;
 use super::binding::unresolved;
 use super::conversation::batch::{Admission, Gatekeeper, Proposal};
 use super::conversation::{Completion, Conversation, End, Settings};
-use super::outcome_error::not_an_answer;
+use super::outcome_error::unexpected_outcome;
 use super::pipeline_tool::PipelineCall;
 use super::step_context::StepContext;
 use super::values::Values;
@@ -26,7 +26,7 @@ use crate::schema::{Schema, root};
 use crate::tool::{AvailableTool, ToolList, ToolResult};
 
 /// The tool with which an agent submits an answer that has a schema.
-const ANSWER_TOOL: &str = "submit_answer";
+const SUBMIT_TOOL: &str = "submit_answer";
 
 #[derive(Debug)]
 pub(super) struct AgentTask {
@@ -138,7 +138,7 @@ impl AgentTask {
         self.gate.names = tool_list.tools.iter().map(of).collect();
         let completion = match &agent.schema {
             None => Completion::Text,
-            Some(schema) => answer_channel(schema),
+            Some(schema) => completion_channel(schema),
         };
         let mut system = self.system.clone();
         for text in [&tool_list.context, &problems(&tool_list.problems)].into_iter().filter(|text| !text.is_empty()) {
@@ -208,7 +208,7 @@ impl Task for AgentTask {
                 return Poll::Ready(Err(why.clone()));
             }
             let Outcome::Opened(tool_list) = done.outcome else {
-                return Poll::Ready(Err(not_an_answer(&id)));
+                return Poll::Ready(Err(unexpected_outcome(&id)));
             };
             if let (Some(row), false) = (self.step_context.row, tool_list.problems.is_empty()) {
                 cx.emit(Event::ToolsMissing { row, problems: tool_list.problems.clone() });
@@ -245,11 +245,11 @@ fn agent_of(step: &Step) -> &Agent {
 }
 
 /// The tool for an answer with a schema. Arguments are an object, so an answer that is not an object is wrapped in one.
-fn answer_channel(schema: &Arc<Schema>) -> Completion {
+fn completion_channel(schema: &Arc<Schema>) -> Completion {
     let parameters = schema.bundled();
     let is_wrapped = !root::is_plain_object(&parameters);
     let tool = Tool {
-        name: ANSWER_TOOL.to_owned(),
+        name: SUBMIT_TOOL.to_owned(),
         description: "Gives your answer and ends the task. Call it once, alone, when everything is done.".to_owned(),
         parameters: if is_wrapped { Arc::new(root::wrapped((*parameters).clone())) } else { parameters },
     };

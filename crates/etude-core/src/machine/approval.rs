@@ -5,7 +5,7 @@ use std::task::Poll;
 use serde_json::json;
 
 use super::binding::unresolved;
-use super::outcome_error::not_an_answer;
+use super::outcome_error::unexpected_outcome;
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
@@ -87,7 +87,7 @@ impl Task for ApprovalTask {
         cx.book(self.ledger, &self.id, &done);
         match done.outcome {
             Outcome::Decided(decision) => Poll::Ready(self.decide(&decision, cx.facts.abi)),
-            _ => Poll::Ready(Err(not_an_answer(&self.id))),
+            _ => Poll::Ready(Err(unexpected_outcome(&self.id))),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::binding::{unreadable, unresolved};
-use super::outcome_error::{check_exit, not_an_answer};
+use super::outcome_error::{check_exit, unexpected_outcome};
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
@@ -165,7 +165,7 @@ impl Task for CodeTask {
                 return self.give_up(why.clone());
             }
             let Outcome::Process(end) = done.outcome else {
-                return self.fail(not_an_answer(&id));
+                return self.fail(unexpected_outcome(&id));
             };
             if let (Some(row), Some(Warmth::Cold(why))) = (self.step_context.row, &end.conditions.worker) {
                 cx.emit(Event::Detour { row, why: format!("no warm interpreter: {why}") });

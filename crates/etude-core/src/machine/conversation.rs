@@ -7,7 +7,7 @@
 //! | asking  | text alone                                   | over; a stage is steered, asking              |
 //! | asking  | text alone of an agent with a channel        | over, if it fits the schema; else asking, and |
 //! |         |                                              | the model must call the channel               |
-//! | asking  | an agent's answer that does not fit, 3 times | over, with the faults of the last one         |
+//! | asking  | an agent's response that misfits, 3 times    | over, with the faults of the last one         |
 //! | asking  | the channel alone, with fitting arguments    | over, with these                              |
 //! | asking  | the channel otherwise                        | asking; the model gets the reason             |
 //! | asking  | tool calls                                   | calling                                       |
@@ -30,7 +30,7 @@ use crate::cause::OF_PROVIDER;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
 use crate::failure::{Failure, FailureKind};
-use crate::machine::outcome_error::{call_failed, limit, not_an_answer};
+use crate::machine::outcome_error::{call_failed, limit, unexpected_outcome};
 use crate::machine::{Cx, NAMES_LIMIT, Path, TRIMS_ARGUMENTS};
 use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
 use crate::outcome::Outcome;
@@ -74,7 +74,7 @@ pub(in crate::machine) enum Completion {
 pub(in crate::machine) enum End {
     /// A response that calls no tool; never empty.
     Text(String),
-    /// The answer that was submitted through the channel.
+    /// The response that was submitted through the channel.
     Completed(Json),
     /// All turns are used up.
     Cap,
@@ -86,7 +86,7 @@ pub(in crate::machine) enum End {
 const MAX_SILENT_TURNS: u32 = 3;
 
 /// Number of responses in a row, cut off within their calls, that ends an agent: the next one would be as long.
-const MAX_CUT_ANSWERS: u32 = 3;
+const MAX_CUT_RESPONSES: u32 = 3;
 
 /// Number of responses in a row without a match for the schema that ends an agent.
 const MAX_MISFITS: u32 = 3;
@@ -104,7 +104,7 @@ pub(in crate::machine) struct Conversation {
     /// Number of messages that have been scanned for secrets.
     scanned: usize,
     /// Responses so far; effects are named by it.
-    answers: u32,
+    responses: u32,
     /// Responses since the last entry.
     turns: u32,
     /// Number of the last responses in a row that were empty.
@@ -149,7 +149,7 @@ impl Conversation {
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
         // Scanning the opening is the caller's task.
-        let (scanned, answers, turns, silent, cut, misfits) = (transcript.len(), 0, 0, 0, 0, 0);
+        let (scanned, responses, turns, silent, cut, misfits) = (transcript.len(), 0, 0, 0, 0, 0);
         Self {
             settings,
             path,
@@ -157,7 +157,7 @@ impl Conversation {
             window,
             transcript,
             scanned,
-            answers,
+            responses,
             turns,
             silent,
             cut,
@@ -272,7 +272,7 @@ impl Conversation {
     }
 
     fn turn_path(&self) -> Path {
-        self.path.child(&format!("turn{}", self.answers + 1))
+        self.path.child(&format!("turn{}", self.responses + 1))
     }
 
     fn turn_id(&self) -> EffectId {
@@ -301,7 +301,7 @@ impl Conversation {
         match done.outcome {
             _ if self.stopped.is_some() => Poll::Ready(Ok(None)),
             Outcome::Scanned(secrets) => Poll::Ready(Ok(secrets.into_iter().next())),
-            _ => Poll::Ready(Err(not_an_answer(&id))),
+            _ => Poll::Ready(Err(unexpected_outcome(&id))),
         }
     }
 
@@ -329,9 +329,9 @@ impl Conversation {
         let Poll::Ready(done) = done else { return Ok(Poll::Pending) };
         cx.book(self.batch_context.ledger, &id, &done);
         let charged = match &done.outcome {
-            Outcome::Response(answer) => {
+            Outcome::Response(response) => {
                 cx.count_attempt(self.batch_context.ledger, 1);
-                cx.charge(self.batch_context.ledger, &answer.usage)
+                cx.charge(self.batch_context.ledger, &response.usage)
             }
             _ => Ok(()),
         };
@@ -346,13 +346,13 @@ impl Conversation {
             cx.open_work.succeed(id.as_str());
             return Err(failure.clone());
         }
-        let answer = match done.outcome {
-            Outcome::Response(answer) => *answer,
+        let response = match done.outcome {
+            Outcome::Response(response) => *response,
             Outcome::CallFailed(failure) => return Err(call_failed(&self.settings.who, &failure)),
-            _ => return Err(not_an_answer(&id)),
+            _ => return Err(unexpected_outcome(&id)),
         };
-        self.window.learn(sent_bytes.unwrap_or(0), answer.usage.input_tokens);
-        let next = self.receive(cx, answer)?;
+        self.window.learn(sent_bytes.unwrap_or(0), response.usage.input_tokens);
+        let next = self.receive(cx, response)?;
         cx.open_work.succeed(id.as_str());
         Ok(Poll::Ready(next))
     }
@@ -389,50 +389,50 @@ impl Conversation {
     }
 
     /// Handles a response: the end of the conversation, or `None` if it continues.
-    fn receive(&mut self, cx: &mut Cx, answer: ModelResponse) -> Result<Option<End>, Failure> {
+    fn receive(&mut self, cx: &mut Cx, response: ModelResponse) -> Result<Option<End>, Failure> {
         let turn = self.turn_path();
-        self.answers += 1;
+        self.responses += 1;
         self.turns += 1;
         self.state = State::Asking { sent_bytes: None };
         self.is_forced = false;
-        if let Stop::Refusal(reason) = &answer.stop {
+        if let Stop::Refusal(reason) = &response.stop {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            let message = format!("{} refused to continue {}{reason}", answer.model, self.settings.who);
+            let message = format!("{} refused to continue {}{reason}", response.model, self.settings.who);
             return Err(Failure::new(FailureKind::ModelRefused, message));
         }
-        self.handle_silence(&answer)?;
-        self.handle_cut(cx, &answer)?;
+        self.handle_silence(&response)?;
+        self.handle_cut(cx, &response)?;
         // The text that ends a conversation is its output.
-        let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
+        let is_last = matches!(self.settings.completion, Completion::Text) && response.tool_calls.is_empty();
         if let Some(row) = self.batch_context.row.filter(|_| !is_last) {
-            cx.emit(Event::AgentText { row, turn: self.answers, text: answer.text.clone() });
+            cx.emit(Event::AgentText { row, turn: self.responses, text: response.text.clone() });
         }
-        self.transcript.push(assistant_message(&answer));
-        if answer.tool_calls.is_empty() {
-            return self.receive_text(cx, answer);
+        self.transcript.push(assistant_message(&response));
+        if response.tool_calls.is_empty() {
+            return self.receive_text(cx, response);
         }
-        if answer.stop == Stop::Length {
+        if response.stop == Stop::Length {
             // The arguments of a call may be cut off, so no part of the response can be trusted.
             let message = "Your answer was cut off. Nothing was run; make fewer or shorter calls.";
-            self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.to_owned())));
+            self.push_results(response.tool_calls.iter().map(|call| (call.id.clone(), message.to_owned())));
             return Ok(None);
         }
         match &self.settings.completion {
-            Completion::Channel { tool, .. } if answer.tool_calls.iter().any(|call| call.name == tool.name) => {
-                let [call] = &answer.tool_calls[..] else {
+            Completion::Channel { tool, .. } if response.tool_calls.iter().any(|call| call.name == tool.name) => {
+                let [call] = &response.tool_calls[..] else {
                     let message = format!(
                         "`{0}` must be the only tool call of an answer. Nothing was run. Call your other tools first, and \
                          `{0}` alone when you are done.",
                         tool.name
                     );
-                    self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.clone())));
+                    self.push_results(response.tool_calls.iter().map(|call| (call.id.clone(), message.clone())));
                     return Ok(None);
                 };
                 self.complete(call)
             }
             _ => {
                 self.misfits = 0;
-                let proposals = self.propose(&turn, answer.tool_calls);
+                let proposals = self.propose(&turn, response.tool_calls);
                 self.state = State::Calling(Batch::new(proposals));
                 Ok(None)
             }
@@ -440,42 +440,43 @@ impl Conversation {
     }
 
     /// Ends an agent whose model repeatedly responds with nothing. A stage has its own cap, and a verdict after it (B-A14).
-    fn handle_silence(&mut self, answer: &ModelResponse) -> Result<(), Failure> {
-        let is_silent = answer.text.trim().is_empty() && answer.tool_calls.is_empty() && answer.stop != Stop::Length;
+    fn handle_silence(&mut self, response: &ModelResponse) -> Result<(), Failure> {
+        let is_silent =
+            response.text.trim().is_empty() && response.tool_calls.is_empty() && response.stop != Stop::Length;
         self.silent = if is_silent && self.settings.stage_execution.is_none() { self.silent + 1 } else { 0 };
         if self.silent < MAX_SILENT_TURNS {
             return Ok(());
         }
         let message = format!(
             "{} gave {} an empty response {MAX_SILENT_TURNS} times in a row: neither text nor a tool call",
-            answer.model, self.settings.who
+            response.model, self.settings.who
         );
         Err(Failure::new(FailureKind::ModelError, message))
     }
 
     /// Ends an agent whose responses are repeatedly cut off within their calls. A stage has its own cap, and a verdict
     /// after it (B-A14).
-    fn handle_cut(&mut self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
-        let is_cut = answer.stop == Stop::Length && !answer.tool_calls.is_empty();
+    fn handle_cut(&mut self, cx: &Cx, response: &ModelResponse) -> Result<(), Failure> {
+        let is_cut = response.stop == Stop::Length && !response.tool_calls.is_empty();
         self.cut = if is_cut && self.settings.stage_execution.is_none() { self.cut + 1 } else { 0 };
-        if self.cut < MAX_CUT_ANSWERS || cx.facts.abi < NAMES_LIMIT {
+        if self.cut < MAX_CUT_RESPONSES || cx.facts.abi < NAMES_LIMIT {
             return Ok(());
         }
         let message = format!(
-            "{MAX_CUT_ANSWERS} responses of {} to {} in a row were cut off at the maximum length{}",
-            answer.model,
+            "{MAX_CUT_RESPONSES} responses of {} to {} in a row were cut off at the maximum length{}",
+            response.model,
             self.settings.who,
-            limit(cx, &answer.usage, OF_PROVIDER)
+            limit(cx, &response.usage, OF_PROVIDER)
         );
         Err(Failure::new(FailureKind::ModelTruncated, message))
     }
 
-    fn receive_text(&mut self, cx: &Cx, answer: ModelResponse) -> Result<Option<End>, Failure> {
-        let text = answer.text.trim();
+    fn receive_text(&mut self, cx: &Cx, response: ModelResponse) -> Result<Option<End>, Failure> {
+        let text = response.text.trim();
         match &self.settings.completion {
-            Completion::Text if answer.stop == Stop::Length => {
-                let limit = limit(cx, &answer.usage, OF_PROVIDER);
-                let message = format!("the response of {} was cut off at the maximum length{limit}", answer.model);
+            Completion::Text if response.stop == Stop::Length => {
+                let limit = limit(cx, &response.usage, OF_PROVIDER);
+                let message = format!("the response of {} was cut off at the maximum length{limit}", response.model);
                 Err(Failure::new(FailureKind::ModelTruncated, message))
             }
             Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),
@@ -489,7 +490,7 @@ impl Conversation {
                 Ok(None)
             }
             Completion::Channel { tool, schema, is_wrapped } => {
-                let fault = match answer.stop {
+                let fault = match response.stop {
                     Stop::Length => "it was cut off".to_owned(),
                     _ => match fitting(schema, *is_wrapped, text, cx.facts.abi) {
                         Ok(json) => return Ok(Some(End::Completed(json))),

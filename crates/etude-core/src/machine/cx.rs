@@ -365,8 +365,8 @@ impl Cx {
         let Some(row) = row else { return };
         let row = &mut self.rows[row];
         row.effects.push(id.clone());
-        if let Outcome::Response(answer) = &completed.outcome {
-            row.model = Some(answer.model.clone());
+        if let Outcome::Response(response) = &completed.outcome {
+            row.model = Some(response.model.clone());
         }
     }
 

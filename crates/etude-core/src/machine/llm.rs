@@ -23,7 +23,7 @@ use serde_json::Value;
 pub(super) use choose::ChooseTask;
 
 use super::binding::unresolved;
-use super::outcome_error::{call_failed, check_exit, limit, not_an_answer};
+use super::outcome_error::{call_failed, check_exit, limit, unexpected_outcome};
 use super::step_context::StepContext;
 use super::validator::{self, Verdict};
 use super::values::Values;
@@ -68,7 +68,7 @@ pub(super) struct LlmTask {
 #[derive(Debug)]
 enum State {
     Asking { is_started: bool },
-    Checking { answer: LlmAttempt, output: Json },
+    Checking { response: LlmAttempt, output: Json },
 }
 
 /// The response that is being checked, with its time and tokens.
@@ -170,9 +170,9 @@ impl LlmTask {
         };
         cx.book(self.step_context.ledger, &id, &done);
         let charged = match &done.outcome {
-            Outcome::Response(answer) => {
+            Outcome::Response(response) => {
                 cx.count_attempt(self.step_context.ledger, self.attempt);
-                cx.charge(self.step_context.ledger, &answer.usage)
+                cx.charge(self.step_context.ledger, &response.usage)
             }
             _ => Ok(()),
         };
@@ -185,51 +185,51 @@ impl LlmTask {
 
     /// Judges the outcome of a model call.
     fn receive(&mut self, cx: &mut Cx, done: Completed) -> Poll<Result<Json, Failure>> {
-        let answer = match done.outcome {
-            Outcome::Response(answer) => answer,
+        let response = match done.outcome {
+            Outcome::Response(response) => response,
             Outcome::CallFailed(failure) => {
                 self.attempts.extend(transport_attempt(&failure, done.elapsed_ms));
                 return Poll::Ready(Err(
                     self.with_attempts(call_failed(&format!("llm step `{}`", self.step.name), &failure))
                 ));
             }
-            _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
+            _ => return Poll::Ready(Err(unexpected_outcome(&self.call_id()))),
         };
-        let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
-        let is_empty = cx.facts.abi >= ASKS_AGAIN && self.is_empty(&answer);
+        let tokens = response.usage.input_tokens + response.usage.output_tokens;
+        let is_empty = cx.facts.abi >= ASKS_AGAIN && self.is_empty(&response);
         let is_last = self.attempt > llm_of(&self.step).retry;
         if is_empty && is_last && self.attempt > 1 {
             let (rejected_by, errors) = (RejectedBy::Schema, vec![EMPTY.to_owned()]);
             self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: done.elapsed_ms, tokens });
         }
         if !is_empty || is_last {
-            self.check_stop(cx, &answer)?;
+            self.check_stop(cx, &response)?;
         }
-        let answer = LlmAttempt { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
+        let response = LlmAttempt { text: response.text, elapsed_ms: done.elapsed_ms, tokens };
         if is_empty {
-            return self.reject(cx, &answer, RejectedBy::Schema, vec![EMPTY.to_owned()]);
+            return self.reject(cx, &response, RejectedBy::Schema, vec![EMPTY.to_owned()]);
         }
-        match self.check_structure(&answer.text, cx.facts.abi) {
-            Err(errors) => self.reject(cx, &answer, RejectedBy::Schema, errors),
+        match self.check_structure(&response.text, cx.facts.abi) {
+            Err(errors) => self.reject(cx, &response, RejectedBy::Schema, errors),
             Ok(output) if llm_of(&self.step).validate.is_none() => Poll::Ready(Ok(output)),
             Ok(output) => {
-                self.state = State::Checking { answer, output };
+                self.state = State::Checking { response, output };
                 Poll::Pending
             }
         }
     }
 
     /// True if the response is empty although any text is allowed.
-    fn is_empty(&self, answer: &ModelResponse) -> bool {
-        let is_whole = !matches!(answer.stop, Stop::Refusal(_) | Stop::Length);
-        is_whole && answer.text.trim().is_empty() && self.request.schema.is_none()
+    fn is_empty(&self, response: &ModelResponse) -> bool {
+        let is_whole = !matches!(response.stop, Stop::Refusal(_) | Stop::Length);
+        is_whole && response.text.trim().is_empty() && self.request.schema.is_none()
     }
 
     /// Turns a refusal, or a truncated or empty response, into its specific failure.
-    fn check_stop(&self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
+    fn check_stop(&self, cx: &Cx, response: &ModelResponse) -> Result<(), Failure> {
         let name = &self.step.name;
-        let model = &answer.model;
-        let failure = match &answer.stop {
+        let model = &response.model;
+        let failure = match &response.stop {
             Stop::Refusal(reason) if reason.is_empty() => {
                 Failure::new(FailureKind::ModelRefused, format!("{model} refused to respond to llm step `{name}`"))
             }
@@ -240,14 +240,14 @@ impl LlmTask {
             Stop::Length => {
                 let limit = match llm_of(&self.step).max_tokens {
                     Some(n) => format!(" (`max_tokens` is {n})"),
-                    None => limit(cx, &answer.usage, &format!("the step or of {OF_PROVIDER}")),
+                    None => limit(cx, &response.usage, &format!("the step or of {OF_PROVIDER}")),
                 };
                 Failure::new(
                     FailureKind::ModelTruncated,
                     format!("the response of {model} to llm step `{name}` was cut off at the maximum length{limit}"),
                 )
             }
-            _ if self.is_empty(answer) => {
+            _ if self.is_empty(response) => {
                 Failure::new(FailureKind::ModelError, format!("{model} gave an empty response to llm step `{name}`"))
             }
             _ => return Ok(()),
@@ -286,7 +286,7 @@ impl LlmTask {
         if faults.is_empty() { choose::contradictions(&self.choices, value) } else { faults }
     }
 
-    fn check(&mut self, cx: &mut Cx, answer: &LlmAttempt, output: &Json) -> Poll<Result<Json, Failure>> {
+    fn check(&mut self, cx: &mut Cx, response: &LlmAttempt, output: &Json) -> Poll<Result<Json, Failure>> {
         let id = self.check_id();
         let call = || self.validator_call(output);
         let Poll::Ready(done) = cx.run_effect(&id, || Effect::Process(Box::new(call()))) else {
@@ -297,11 +297,11 @@ impl LlmTask {
             return Poll::Ready(Err(self.with_attempts(why.clone())));
         }
         let Outcome::Process(end) = done.outcome else {
-            return Poll::Ready(Err(not_an_answer(&id)));
+            return Poll::Ready(Err(unexpected_outcome(&id)));
         };
         match judge_validator(&self.validator().to_string(), &end) {
             Ok(errors) if errors.is_empty() => Poll::Ready(Ok(output.clone())),
-            Ok(errors) => self.reject(cx, answer, RejectedBy::Validate, errors),
+            Ok(errors) => self.reject(cx, response, RejectedBy::Validate, errors),
             Err(failure) => Poll::Ready(Err(self.with_attempts(failure))),
         }
     }
@@ -328,15 +328,15 @@ impl LlmTask {
     fn reject(
         &mut self,
         cx: &mut Cx,
-        answer: &LlmAttempt,
+        response: &LlmAttempt,
         rejected_by: RejectedBy,
         errors: Vec<String>,
     ) -> Poll<Result<Json, Failure>> {
         let reasons = errors.clone();
-        self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: answer.elapsed_ms, tokens: answer.tokens });
+        self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: response.elapsed_ms, tokens: response.tokens });
         let retry = llm_of(&self.step).retry;
         if self.attempt > retry {
-            self.rejected = Some(answer.text.clone());
+            self.rejected = Some(response.text.clone());
             return Poll::Ready(Err(self.exhausted(&self.step.name, &reasons)));
         }
         if let Some(row) = self.step_context.ledger {
@@ -345,7 +345,7 @@ impl LlmTask {
             cx.emit(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
         }
         // Providers refuse an empty message, and the model must see its previous response.
-        let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };
+        let said = if response.text.trim().is_empty() { "(empty answer)" } else { response.text.trim_end() };
         self.request.messages.push(Message::assistant(said));
         self.request.messages.push(Message::user(correction(&reasons)));
         self.attempt += 1;
@@ -364,9 +364,9 @@ impl Task for LlmTask {
         loop {
             let (id, ready) = match &self.state {
                 State::Asking { is_started } => (self.call_id(), self.ask(cx, *is_started)),
-                State::Checking { answer, output } => {
-                    let (answer, output) = (answer.clone(), output.clone());
-                    (self.check_id(), self.check(cx, &answer, &output))
+                State::Checking { response, output } => {
+                    let (response, output) = (response.clone(), output.clone());
+                    (self.check_id(), self.check(cx, &response, &output))
                 }
             };
             if ready.is_ready() {

@@ -8,7 +8,7 @@ use crate::model::{CallFailure, CallFailureKind, Usage};
 use crate::outcome::{Exit, ProcessEnd};
 
 /// The failure for an outcome of the wrong kind: the journal is damaged, or there is an internal error.
-pub(super) fn not_an_answer(id: &EffectId) -> Failure {
+pub(super) fn unexpected_outcome(id: &EffectId) -> Failure {
     Failure::new(FailureKind::Internal, format!("internal error: the outcome of `{id}` does not match its effect"))
 }
 

@@ -36,7 +36,7 @@ use self::resumption::Resumption;
 use self::shared::{Shared, View};
 use self::walk::Walk;
 use super::binding::{bind, unreadable};
-use super::outcome_error::not_an_answer;
+use super::outcome_error::unexpected_outcome;
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, PLACES_STAGES, Path, Task};
@@ -103,7 +103,7 @@ impl MachineTask {
                         return Poll::Ready(Err(why.clone()));
                     }
                     let Outcome::Opened(tool_list) = done.outcome else {
-                        return Poll::Ready(Err(not_an_answer(id)));
+                        return Poll::Ready(Err(unexpected_outcome(id)));
                     };
                     let State::Opening(_, mut shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;

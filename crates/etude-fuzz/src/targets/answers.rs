@@ -28,7 +28,7 @@ pub(super) fn answer(data: &[u8]) {
     tool::arguments(&text);
     for kind in KINDS {
         // The input decides the meaning of the response; the reader must only return or refuse it.
-        let _ = offline::read_answer(kind, data);
+        let _ = offline::read_completion(kind, data);
     }
 }
 

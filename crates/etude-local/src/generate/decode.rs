@@ -12,20 +12,20 @@ use crate::network::CHUNK;
 use crate::sample::Sampler;
 use crate::template::CALL_START;
 
-/// Number of digits in a row after which a bound answer should continue with something else: a grammar allows numbers of any
+/// Number of digits in a row after which a bound response should continue with something else: a grammar allows numbers of any
 /// length, and one third has no last digit.
 const DIGITS: usize = 24;
 
-/// An answer in progress.
+/// A response in progress.
 pub(super) struct Decoding<'a> {
     model: &'a mut Model,
     is_cancelled: &'a dyn Fn() -> bool,
     sampler: Sampler,
-    /// The tokens of prompt and answer.
+    /// The tokens of prompt and response.
     tokens: Vec<TokenId>,
-    /// The start of the answer in `tokens`.
+    /// The start of the response in `tokens`.
     start: usize,
-    /// Maximum number of tokens of the answer.
+    /// Maximum number of tokens of the response.
     room: usize,
     output: Vec<u8>,
     reused: usize,
@@ -131,7 +131,7 @@ impl<'a> Decoding<'a> {
 
     /// The time since the start, divided into its parts.
     pub(super) fn timing(&self, elapsed: Duration) -> Timing {
-        Timing { answer: elapsed.saturating_sub(self.timing.prompt), answer_tokens: self.written(), ..self.timing }
+        Timing { response: elapsed.saturating_sub(self.timing.prompt), response_tokens: self.written(), ..self.timing }
     }
 
     pub(super) fn finish(self) -> Written {
@@ -223,7 +223,7 @@ fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The index of a call in `text`: that of its mark, or 0 if the answer is the object of a call without a mark. Small models
+/// The index of a call in `text`: that of its mark, or 0 if the response is the object of a call without a mark. Small models
 /// forget the mark, and put the object into a block of code.
 fn call(text: &[u8]) -> Option<usize> {
     if let Some(at) = text.windows(CALL_START.len()).position(|window| window == CALL_START.as_bytes()) {

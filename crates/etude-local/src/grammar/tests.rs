@@ -44,13 +44,13 @@ fn is_closing(token: u32) -> bool {
 }
 
 #[test]
-fn whatever_is_chosen_the_answer_satisfies_the_schema() {
+fn whatever_is_chosen_the_response_satisfies_the_schema() {
     let vocabulary = bytewise();
     let grammars = Grammars::new(vocabulary.environment()).expect("grammars");
     for (at, schema) in schemas().iter().enumerate() {
         let validator = jsonschema::validator_for(schema).expect("a schema");
         for seed in 0..5 {
-            let mut matcher = grammars.answer(schema, &[]).unwrap_or_else(|error| panic!("schema {at}: {error}"));
+            let mut matcher = grammars.response(schema, &[]).unwrap_or_else(|error| panic!("schema {at}: {error}"));
             let text = written(&vocabulary, &mut matcher, seed);
             let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{at}: {error}: {text}"));
             assert!(validator.is_valid(&value), "schema {at}: {schema}\n{text}");
@@ -63,14 +63,14 @@ fn a_keyword_that_the_grammar_does_not_know_is_left_to_the_validator() {
     let vocabulary = bytewise();
     let grammars = Grammars::new(vocabulary.environment()).expect("grammars");
     let schema = json!({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": true});
-    assert!(grammars.answer(&schema, &[]).is_ok());
+    assert!(grammars.response(&schema, &[]).is_ok());
 }
 
 #[test]
 fn a_schema_that_nothing_satisfies_is_refused() {
     let vocabulary = bytewise();
     let grammars = Grammars::new(vocabulary.environment()).expect("grammars");
-    let error = grammars.answer(&json!(false), &[]).err().expect("an error");
+    let error = grammars.response(&json!(false), &[]).err().expect("an error");
     assert!(error.to_string().starts_with("cannot constrain the local model to the response schema: "), "{error}");
 }
 
@@ -103,13 +103,13 @@ fn whatever_is_chosen_tool_calls_satisfy_their_tools() {
 }
 
 #[test]
-fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
+fn with_a_schema_and_tools_the_response_is_one_or_the_other() {
     let vocabulary = bytewise();
     let grammars = Grammars::new(vocabulary.environment()).expect("grammars");
     let tools = [Tool { name: "f".into(), description: String::new(), parameters: Arc::new(json!({})) }];
     let mut seen = (false, false);
     for seed in 0..40 {
-        let mut matcher = grammars.answer(&json!({"type": "boolean"}), &tools).expect("a grammar");
+        let mut matcher = grammars.response(&json!({"type": "boolean"}), &tools).expect("a grammar");
         let text = written(&vocabulary, &mut matcher, seed);
         let is_call = text.starts_with(CALL_START);
         assert!(is_call || ["true", "false"].contains(&&*text), "{text}");

@@ -173,18 +173,18 @@ fn a_hub_that_is_not_configured_is_passed_over() {
 }
 
 /// A server that sends one scripted response per connection, and reports the first line and the range of each request.
-fn server(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<(String, String)>) {
+fn server(responses: Vec<Vec<u8>>) -> (String, mpsc::Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}/", listener.local_addr().expect("an address"));
     let (sender, asked) = mpsc::channel();
     thread::spawn(move || {
-        for answer in answers {
+        for response in responses {
             let (mut stream, _) = listener.accept().expect("a connection");
             let lines = BufReader::new(stream.try_clone().expect("a stream")).lines();
             let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
             let range = head.iter().find(|line| line.to_ascii_lowercase().starts_with("range:"));
             sender.send((head[0].clone(), range.cloned().unwrap_or_default())).expect("a listener");
-            stream.write_all(&answer).expect("written");
+            stream.write_all(&response).expect("written");
         }
     });
     (base, asked)

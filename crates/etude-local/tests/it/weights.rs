@@ -55,23 +55,23 @@ fn memory() -> String {
 }
 
 #[test]
-fn every_answer_satisfies_its_schema() {
+fn every_response_satisfies_its_schema() {
     let Some(mut model) = model() else { return };
     let mut total = Timing::default();
     for (at, row) in table().iter().enumerate() {
         let schema = ResponseSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
         let request = Request { schema: Some(schema), ..ask(row["ask"].as_str().expect("a question")) };
-        let (answer, timing) = model.generate_timed(&request, &|| false).expect("an answer");
-        println!("{at}: {}", answer.text);
-        assert_eq!(answer.stop, Stop::End, "{at}: {}", answer.text);
-        let value: Value = serde_json::from_str(&answer.text).expect("JSON");
-        assert!(jsonschema::is_valid(&row["schema"], &value), "{at}: {}", answer.text);
-        total.answer += timing.answer;
-        total.answer_tokens += timing.answer_tokens;
+        let (response, timing) = model.generate_timed(&request, &|| false).expect("an answer");
+        println!("{at}: {}", response.text);
+        assert_eq!(response.stop, Stop::End, "{at}: {}", response.text);
+        let value: Value = serde_json::from_str(&response.text).expect("JSON");
+        assert!(jsonschema::is_valid(&row["schema"], &value), "{at}: {}", response.text);
+        total.response += timing.response;
+        total.response_tokens += timing.response_tokens;
         total.forced_tokens += timing.forced_tokens;
     }
-    let (tokens, forced) = (total.answer_tokens, total.forced_tokens);
-    println!("{tokens} tokens, {forced} of them forced, {:.1}/s; {}", speed(tokens, total.answer), memory());
+    let (tokens, forced) = (total.response_tokens, total.forced_tokens);
+    println!("{tokens} tokens, {forced} of them forced, {:.1}/s; {}", speed(tokens, total.response), memory());
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn every_tool_call_satisfies_its_tool() {
     let mut calls = 0;
     for text in asked {
         let request = Request { tools: tools.clone(), max_tokens: Some(200), ..ask(text) };
-        let answer = model.generate(&request, &|| false).expect("an answer");
-        println!("{text} -> {:?} {:?} {:?}", answer.text, answer.tool_calls, answer.stop);
-        for call in &answer.tool_calls {
+        let response = model.generate(&request, &|| false).expect("an answer");
+        println!("{text} -> {:?} {:?} {:?}", response.text, response.tool_calls, response.stop);
+        for call in &response.tool_calls {
             let tool = tools.iter().find(|tool| tool.name == call.name).expect("a known tool");
             let arguments: Value = serde_json::from_str(&call.arguments).expect("JSON");
             assert!(jsonschema::is_valid(&tool.parameters, &arguments), "{call:?}");
@@ -133,16 +133,16 @@ fn the_same_start_is_read_once_and_a_limit_and_a_cancellation_are_kept() {
     let tokens = cold.prompt_tokens;
     println!("prompt {tokens} tokens at {:.1}/s, {} ticks", speed(tokens, cold.prompt), ticks() - before);
     let before = ticks();
-    let (answer, timing) = model.generate_timed(&request, &|| false).expect("an answer");
-    println!("{}", answer.text);
-    let tokens = timing.answer_tokens;
+    let (response, timing) = model.generate_timed(&request, &|| false).expect("an answer");
+    println!("{}", response.text);
+    let tokens = timing.response_tokens;
     println!(
         "answer {tokens} tokens at {:.1}/s, {} ticks; {}",
-        speed(tokens, timing.answer),
+        speed(tokens, timing.response),
         ticks() - before,
         memory()
     );
-    assert_eq!((answer.stop, answer.usage.output_tokens), (Stop::Length, 48));
+    assert_eq!((response.stop, response.usage.output_tokens), (Stop::Length, 48));
     // A piece of another length is multiplied in another order, so that later words may differ.
     let (again, warm) = model.generate_timed(&request, &|| false).expect("an answer");
     println!("again: {}", again.text);
@@ -153,7 +153,7 @@ fn the_same_start_is_read_once_and_a_limit_and_a_cancellation_are_kept() {
 }
 
 #[tokio::test]
-async fn a_cold_process_answers_through_its_socket() {
+async fn a_cold_process_responds_through_its_socket() {
     let Some(weights) = given("ETUDE_LOCAL_WEIGHTS") else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings { context_tokens: 4096, ..Settings::new("under-test", &weights, &dir.path().join("run")) };

@@ -17,7 +17,7 @@ pub(crate) struct Printed {
 /// Reads stdout. The error is a failure that the program itself reports in a result object.
 pub(super) fn read(stdout: &str) -> Result<Printed, String> {
     let Some(result) = result_object(stdout) else {
-        return Ok(Printed { text: answer_of(stdout), ..Printed::default() });
+        return Ok(Printed { text: text_of(stdout), ..Printed::default() });
     };
     let said = result.get("result").and_then(Value::as_str).unwrap_or_default();
     if result.get("is_error").and_then(Value::as_bool) == Some(true) {
@@ -28,7 +28,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
     let cached = count("cache_read_input_tokens");
     let cache_written = count("cache_creation_input_tokens");
     Ok(Printed {
-        text: structured.map_or_else(|| answer_of(said), Value::to_string),
+        text: structured.map_or_else(|| text_of(said), Value::to_string),
         tokens: TokenCount {
             input: count("input_tokens") + cached + cache_written,
             output: count("output_tokens"),
@@ -41,7 +41,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
 }
 
 /// The printed text without blanks around it, and without the reasoning before the response.
-fn answer_of(text: &str) -> String {
+fn text_of(text: &str) -> String {
     thoughts::split(text.trim()).1.to_owned()
 }
 
@@ -86,21 +86,21 @@ mod tests {
     }
 
     #[test]
-    fn any_other_object_is_the_answer() {
+    fn any_other_object_is_the_response() {
         for text in [r#"{"result":"x"}"#, r#"{"type":"result","result":{}}"#] {
             assert_eq!(read(text).map(|printed| printed.text), Ok(text.to_owned()));
         }
     }
 
     #[test]
-    fn thoughts_are_no_answer() {
+    fn thoughts_are_no_response() {
         for text in ["<think>4? 5?</think>\n\n5\n", r#"{"type":"result","result":"<think>4?</think> 5"}"#] {
             assert_eq!(read(text).map(|printed| printed.text), Ok("5".to_owned()));
         }
     }
 
     #[test]
-    fn a_reported_failure_is_no_answer() {
+    fn a_reported_failure_is_no_response() {
         assert_eq!(read(r#"{"type":"result","is_error":true,"result":"log in first"}"#), Err("log in first".into()));
     }
 }

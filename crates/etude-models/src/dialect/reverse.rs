@@ -32,8 +32,8 @@ impl Reversal {
             return text;
         };
         let inner = if self.wrapped { unwrapped(raw.get()) } else { None };
-        let answer = inner.as_deref().unwrap_or(raw);
-        let stripped = self.nulled.as_deref().and_then(|schema| strip(answer, schema, schema));
+        let response = inner.as_deref().unwrap_or(raw);
+        let stripped = self.nulled.as_deref().and_then(|schema| strip(response, schema, schema));
         match (stripped, inner) {
             (Some(stripped), _) => stripped,
             (None, Some(inner)) => inner.get().to_owned(),

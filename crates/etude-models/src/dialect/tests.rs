@@ -192,8 +192,8 @@ fn gemini_gets_open_objects_and_choices_of_texts_and_numbers() {
     assert_eq!((found, reported), (Some(expected), true));
 }
 
-fn returned(written: Value, answer: &str) -> String {
-    prepare(&schema(written), Dialect::OpenAi).reversal.apply(answer.to_owned())
+fn returned(written: Value, response: &str) -> String {
+    prepare(&schema(written), Dialect::OpenAi).reversal.apply(response.to_owned())
 }
 
 /// A-4.3: nulls that stand for absent properties are removed, and everything else stays byte for byte.
@@ -208,7 +208,7 @@ fn nulls_leave_only_where_the_schema_has_no_room_for_them() {
     );
     let mut written = written;
     written["$defs"] = json!({ "d": inner });
-    for (answer, expected) in [
+    for (response, expected) in [
         (r#"{ "a": "x", "b": null, "c": [], "d": {} }"#, r#"{ "a": "x", "b": null, "c": [], "d": {} }"#),
         (r#"{"a":null,"b":null,"c":null,"d":null}"#, r#"{"b":null}"#),
         (
@@ -219,12 +219,12 @@ fn nulls_leave_only_where_the_schema_has_no_room_for_them() {
         ("no JSON", "no JSON"),
         ("[1, 2]", "[1, 2]"),
     ] {
-        assert_eq!(returned(written.clone(), answer), expected);
+        assert_eq!(returned(written.clone(), response), expected);
     }
 }
 
 #[test]
-fn the_branch_that_an_answer_was_written_for_decides_about_its_nulls() {
+fn the_branch_that_a_response_was_written_for_decides_about_its_nulls() {
     let branch = |kind: &str, x: Value, required: Value| object(json!({ "kind": { "const": kind }, "x": x }), required);
     let written = json!({ "oneOf": [
         branch("a", json!({ "type": "string" }), json!(["kind"])),
@@ -240,18 +240,18 @@ fn alternatives_that_lead_back_to_themselves_are_each_read_once() {
     let mut written = object(json!({ "x": itself, "y": { "type": "string" } }), json!(["x"]));
     let all = ["allOf", "anyOf", "oneOf"].map(|key| (key.to_owned(), json!([itself, itself])));
     written["$defs"] = json!({ "a": Value::Object(all.into_iter().collect()) });
-    for (answer, expected) in [
+    for (response, expected) in [
         (r#"{"x":{"z":null},"y":null}"#, r#"{"x":{"z":null}}"#),
         (r#"{"x":[{"z":null}],"y":null}"#, r#"{"x":[{"z":null}]}"#),
         (r#"{"x":null,"y":null}"#, r#"{"x":null}"#),
     ] {
         let reversal = super::reverse::Reversal { wrapped: false, nulled: Some(written.clone().into()) };
-        assert_eq!(reversal.apply(answer.to_owned()), expected);
+        assert_eq!(reversal.apply(response.to_owned()), expected);
     }
 }
 
 #[test]
-fn a_wrapped_answer_is_unwrapped_to_the_character() {
+fn a_wrapped_response_is_unwrapped_to_the_character() {
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
     assert_eq!(
         returned(numbers.clone(), r#"{"value": [1.0, 1e400, 12345678901234567890123]}"#),

@@ -81,14 +81,14 @@ impl Concession {
             }
             NoThoughts => {
                 let wanted = message.contains("reasoning_content") && says(&["passed back", "missing"]);
-                wanted && answers(body).any(|answer| answer.get("reasoning_content").is_none())
+                wanted && responses(body).any(|response| response.get("reasoning_content").is_none())
             }
             Thoughts => {
-                let is_sent = |name: &str| answers(body).any(|answer| answer.get(name).is_some());
+                let is_sent = |name: &str| responses(body).any(|response| response.get(name).is_some());
                 let is_refused = says(UNKNOWN) && THOUGHTS.iter().any(|name| message.contains(name) && is_sent(name));
                 // The signature may be of another account, or of another service behind the same address.
                 let is_unknown = message.contains("thinking") && says(&["signature", "modified"]);
-                is_refused || is_unknown && answers(body).any(has_blocks)
+                is_refused || is_unknown && responses(body).any(has_blocks)
             }
         }
     }
@@ -123,16 +123,16 @@ impl Concession {
             }
             NoThoughts | Thoughts => {
                 let messages = members.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten();
-                let answers =
+                let responses =
                     messages.filter(|message| message["role"] == "assistant").filter_map(Value::as_object_mut);
-                for answer in answers {
+                for response in responses {
                     if self == NoThoughts {
-                        answer.entry("reasoning_content").or_insert_with(|| "".into());
+                        response.entry("reasoning_content").or_insert_with(|| "".into());
                     } else {
-                        if let Some(Value::Array(blocks)) = answer.get_mut("content") {
+                        if let Some(Value::Array(blocks)) = response.get_mut("content") {
                             blocks.retain(|block| !is_thought(block));
                         }
-                        THOUGHTS.iter().for_each(|name| drop(answer.shift_remove(*name)));
+                        THOUGHTS.iter().for_each(|name| drop(response.shift_remove(*name)));
                     }
                 }
             }
@@ -200,8 +200,8 @@ fn items(body: &Value) -> impl Iterator<Item = &Value> {
     body.get("input").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn has_blocks(answer: &Value) -> bool {
-    answer.get("content").and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_thought))
+fn has_blocks(response: &Value) -> bool {
+    response.get("content").and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_thought))
 }
 
 fn is_thought(block: &Value) -> bool {
@@ -209,7 +209,7 @@ fn is_thought(block: &Value) -> bool {
 }
 
 /// The messages of the model in a conversation.
-fn answers(body: &Value) -> impl Iterator<Item = &Value> {
+fn responses(body: &Value) -> impl Iterator<Item = &Value> {
     let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
     messages.filter(|message| message["role"] == "assistant")
 }

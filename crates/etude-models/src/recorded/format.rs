@@ -18,7 +18,7 @@ pub(crate) struct Recording {
     /// The request as a list of fields, for comparison.
     pub(crate) fields: Arc<Fields>,
     /// The responses; never empty.
-    pub(crate) answers: Vec<RecordedResponse>,
+    pub(crate) responses: Vec<RecordedResponse>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

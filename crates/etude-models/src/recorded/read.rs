@@ -42,15 +42,15 @@ fn recording(object: &Object, source: &str) -> Result<Recording, String> {
     refuse_unknown(object, &["format", "model", "request", "answer", "answers", "comment"])?;
     let ReadRequest { request, digests } = request(part(object, "request")?)?;
     let digests: BTreeMap<String, String> = digests.into_iter().collect();
-    let answers = match object.get("answers") {
-        Some(Value::Array(all)) => all.iter().map(answer).collect::<Result<Vec<_>, _>>()?,
+    let responses = match object.get("answers") {
+        Some(Value::Array(all)) => all.iter().map(response).collect::<Result<Vec<_>, _>>()?,
         Some(_) => return Err("`answers` is not an array".to_owned()),
-        None => vec![answer(object.get("answer").ok_or("`answer` is missing")?)?],
+        None => vec![response(object.get("answer").ok_or("`answer` is missing")?)?],
     };
-    if answers.is_empty() {
+    if responses.is_empty() {
         return Err("`answers` is empty".to_owned());
     }
-    Ok(Recording { source: source.to_owned(), fields: Arc::new(fields(&request, &digests)), answers })
+    Ok(Recording { source: source.to_owned(), fields: Arc::new(fields(&request, &digests)), responses })
 }
 
 fn part<'a>(object: &'a Object, key: &str) -> Result<&'a Object, String> {
@@ -140,7 +140,7 @@ fn tool_call(value: &Value) -> Result<ToolCall, String> {
     })
 }
 
-fn answer(value: &Value) -> Result<RecordedResponse, String> {
+fn response(value: &Value) -> Result<RecordedResponse, String> {
     let object = value.as_object().ok_or("an answer is not an object")?;
     refuse_unknown(object, &["text", "json", "tool_calls", "stop", "refusal", "usage"])?;
     let said = match (object.get("text"), object.get("json")) {

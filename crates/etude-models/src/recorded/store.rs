@@ -63,19 +63,19 @@ impl Recordings {
     pub(crate) async fn find(&self, asked: &Fields) -> Result<Result<RecordedResponse, String>, String> {
         let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(found) = kept.iter_mut().find(|one| matches(&one.recording.fields, asked)) {
-            let last = found.recording.answers.len() - 1;
-            let answer = found.recording.answers[found.given.min(last)].clone();
+            let last = found.recording.responses.len() - 1;
+            let response = found.recording.responses[found.given.min(last)].clone();
             found.given += 1;
-            return Ok(Ok(answer));
+            return Ok(Ok(response));
         }
         let recordings: Vec<Recording> = kept.iter().map(|one| one.recording.clone()).collect();
         Ok(Err(super::nearest::miss(&recordings, asked, &self.place())))
     }
 
     /// Records the response of another model.
-    pub(crate) async fn add(&self, request: &Request, images: &Images, answer: &ModelResponse) -> Result<(), String> {
+    pub(crate) async fn add(&self, request: &Request, images: &Images, response: &ModelResponse) -> Result<(), String> {
         let digests = digests(images);
-        let value = write::write(request, &digests, answer);
+        let value = write::write(request, &digests, response);
         let fields = fields(request, &digests);
         let source = self.write(request, &value, &fields)?;
         let recorded = read::read(&pretty(&value), &source)?;

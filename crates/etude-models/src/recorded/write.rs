@@ -9,12 +9,12 @@ use super::format::FORMAT;
 use super::nearest::role_word;
 
 /// A recording as JSON.
-pub(super) fn write(request: &Request, digests: &BTreeMap<String, String>, answer: &ModelResponse) -> Value {
+pub(super) fn write(request: &Request, digests: &BTreeMap<String, String>, response: &ModelResponse) -> Value {
     json!({
         "format": FORMAT,
-        "model": answer.model,
+        "model": response.model,
         "request": write_request(request, digests),
-        "answer": write_answer(answer),
+        "answer": write_response(response),
     })
 }
 
@@ -82,16 +82,16 @@ fn write_part(part: &Part, digests: &BTreeMap<String, String>) -> Value {
     }
 }
 
-fn write_answer(answer: &ModelResponse) -> Value {
+fn write_response(response: &ModelResponse) -> Value {
     let mut out = Map::new();
     let mut add = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    add("text", lines(&answer.text));
-    if !answer.tool_calls.is_empty() {
-        let calls = answer.tool_calls.iter();
+    add("text", lines(&response.text));
+    if !response.tool_calls.is_empty() {
+        let calls = response.tool_calls.iter();
         let calls = calls.map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }));
         add("tool_calls", calls.collect());
     }
-    match &answer.stop {
+    match &response.stop {
         Stop::End => add("stop", json!("end")),
         Stop::ToolCalls => add("stop", json!("tool_calls")),
         Stop::Length => add("stop", json!("length")),
@@ -100,7 +100,7 @@ fn write_answer(answer: &ModelResponse) -> Value {
             add("refusal", json!(reason))
         }
     };
-    let usage = &answer.usage;
+    let usage = &response.usage;
     let mut counts = json!({
         "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.reasoning_tokens,

@@ -109,7 +109,7 @@ impl Line {
         loop {
             self.pause().await;
             let failed = match self.once(request, &decode, streaming).await {
-                Ok(answer) => return Ok((answer, earlier)),
+                Ok(response) => return Ok((response, earlier)),
                 Err(failed) => failed,
             };
             if failed.busy

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_limit_of_an_answer_depends_on_the_model() {
+    fn the_usual_limit_of_a_response_depends_on_the_model() {
         for (model, expected) in [
             ("claude-3-opus-20240229", 4096),
             ("claude-3-5-haiku-latest", 8192),

@@ -172,13 +172,13 @@ fn thoughts_of(message: &Value, calls: &[Value]) -> Option<Value> {
 
 /// Moves reasoning out of the text. It is still sent back, because servers that have it in the text read it there.
 pub(super) fn cut_thoughts(decoded: &mut Decoded) {
-    let (thoughts, answer) = thoughts::split(&decoded.text);
+    let (thoughts, response) = thoughts::split(&decoded.text);
     if thoughts.is_empty() {
         return;
     }
     let kept = decoded.reasoning.get_or_insert_with(|| json!({}));
-    kept["content"] = Value::from(&decoded.text[..decoded.text.len() - answer.len()]);
-    decoded.text = answer.to_owned();
+    kept["content"] = Value::from(&decoded.text[..decoded.text.len() - response.len()]);
+    decoded.text = response.to_owned();
 }
 
 /// The stop reason. The finish reasons of a complete response are a closed list: an aborted one must not be taken for one.

@@ -209,7 +209,7 @@ mod tests {
 
     /// a temporary failure is retried, as its code or else its type says.
     #[test]
-    fn a_failure_inside_of_an_answer_has_the_status_that_it_amounts_to() {
+    fn a_failure_inside_of_a_response_has_the_status_that_it_amounts_to() {
         let of = |error: Value| match failure_of(&json!({ "status": "failed", "error": error })) {
             Some(DecodeError::Failed { status, message }) => (status, message),
             other => panic!("{other:?}"),

@@ -138,7 +138,7 @@ fn arguments_are_read_as_a_text_or_as_an_object() {
 
 /// Reasoning that servers of open models pass on as text is not part of the response.
 #[test]
-fn thoughts_in_the_text_are_no_answer() {
+fn thoughts_in_the_text_are_no_response() {
     let body = json!({"choices": [{"message": {"content": "<think>Maybe {\"a\": 1}</think>\n{\"a\": 2}"}}]});
     let text = |kind| decode(kind, &body, &Request::default()).expect("an answer").text;
     for kind in [ProviderKind::OpenAiCompatible, ProviderKind::Local] {
@@ -235,7 +235,7 @@ fn thoughts_that_no_service_takes_back_are_not_kept() {
 
 /// A call without a name makes a response unreadable: the response is incomplete without it.
 #[test]
-fn a_call_without_a_name_makes_an_answer_unreadable() {
+fn a_call_without_a_name_makes_a_response_unreadable() {
     let body = |reason: &str| {
         let message = json!({"content": "I look", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]});
         json!({"choices": [{"message": message, "finish_reason": reason}]})
@@ -246,7 +246,7 @@ fn a_call_without_a_name_makes_an_answer_unreadable() {
 
 /// an aborted response is reported as a failure, however long it is.
 #[test]
-fn answers_that_were_broken_off_are_no_answers() {
+fn responses_that_were_broken_off_are_no_responses() {
     let chat = |reason: Value, error: Value| json!({"choices": [{"message": {"content": "The first half"}, "finish_reason": reason, "error": error}]});
     let failed = |body: &Value| openai_chat::decode(body).expect_err("no answer");
     let error = json!({"code": 503, "message": "gone"});

@@ -11,8 +11,8 @@ pub(crate) fn split(text: &str) -> (&str, &str) {
         Some((_, close)) => text.find(close).map(|at| at + close.len()),
         None => end_without_begin(text),
     };
-    let (thoughts, answer) = text.split_at(end.unwrap_or(0));
-    if thoughts.is_empty() { ("", text) } else { (thoughts, answer.trim_start()) }
+    let (thoughts, response) = text.split_at(end.unwrap_or(0));
+    if thoughts.is_empty() { ("", text) } else { (thoughts, response.trim_start()) }
 }
 
 fn end_without_begin(text: &str) -> Option<usize> {
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thoughts_are_split_from_the_answer() {
-        for (text, answer) in [
+    fn thoughts_are_split_from_the_response() {
+        for (text, response) in [
             ("<think>a {1} b</think>\n{\"a\": 2}", "{\"a\": 2}"),
             ("\n<think>\n</think>\n\nyes", "yes"),
             ("[THINK]no[/THINK]yes", "yes"),
@@ -104,7 +104,7 @@ mod tests {
             ("", ""),
         ] {
             let (thoughts, found) = split(text);
-            assert_eq!(found, answer, "{text}");
+            assert_eq!(found, response, "{text}");
             assert!(text.starts_with(thoughts) && text.ends_with(found), "{text}");
         }
     }

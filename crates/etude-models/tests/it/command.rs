@@ -23,11 +23,11 @@ async fn shell(script: &str, request: &Request) -> Result<ModelResponse, CallFai
 }
 
 #[tokio::test]
-async fn a_program_reads_the_prompt_and_prints_the_answer() {
+async fn a_program_reads_the_prompt_and_prints_the_response() {
     let request = Request { system: Some("be brief".into()), ..ask("hi $HOME") };
-    let answer = shell("printf '  '; cat; echo", &request).await.expect("an answer");
-    assert_eq!((answer.text.as_str(), answer.stop), ("be brief\n\nhi $HOME", Stop::End));
-    assert_eq!((answer.model.as_str(), answer.usage.calls, answer.usage.cost_usd), ("cli/m", 1, None));
+    let response = shell("printf '  '; cat; echo", &request).await.expect("an answer");
+    assert_eq!((response.text.as_str(), response.stop), ("be brief\n\nhi $HOME", Stop::End));
+    assert_eq!((response.model.as_str(), response.usage.calls, response.usage.cost_usd), ("cli/m", 1, None));
 }
 
 #[tokio::test]
@@ -43,9 +43,9 @@ async fn the_schema_is_reported_and_can_be_an_argument() {
 async fn a_result_object_brings_usage_and_cost() {
     let script =
         r#"echo '{"type":"result","result":"4","total_cost_usd":0.5,"usage":{"input_tokens":3,"output_tokens":2}}'"#;
-    let answer = shell(script, &ask("2+2")).await.expect("an answer");
-    assert_eq!((answer.text.as_str(), answer.usage.cost_usd), ("4", Some(0.5)));
-    assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (3, 2));
+    let response = shell(script, &ask("2+2")).await.expect("an answer");
+    assert_eq!((response.text.as_str(), response.usage.cost_usd), ("4", Some(0.5)));
+    assert_eq!((response.usage.input_tokens, response.usage.output_tokens), (3, 2));
 }
 
 /// A program that the system stops because it asks the terminal for a password is killed. Here it stops itself.
@@ -74,17 +74,17 @@ async fn a_program_that_is_not_there_is_an_environment_failure() {
 }
 
 #[tokio::test]
-async fn no_output_is_an_empty_answer() {
-    let answer = shell("true", &ask("hi")).await.expect("an answer");
-    assert_eq!(answer.text, "");
+async fn no_output_is_an_empty_response() {
+    let response = shell("true", &ask("hi")).await.expect("an answer");
+    assert_eq!(response.text, "");
 }
 
 /// A prompt that fills the pipe while the program does not read does not block a program that responds first.
 #[tokio::test]
-async fn a_large_prompt_and_a_large_answer_do_not_block_each_other() {
+async fn a_large_prompt_and_a_large_response_do_not_block_each_other() {
     let text = "x".repeat(3_000_000);
-    let answer = shell("cat; cat /dev/null >&2", &ask(&text)).await.expect("an answer");
-    assert_eq!(answer.text.len(), text.len());
+    let response = shell("cat; cat /dev/null >&2", &ask(&text)).await.expect("an answer");
+    assert_eq!(response.text.len(), text.len());
     let unread = shell("echo done", &ask(&text)).await.expect("an answer");
     assert_eq!(unread.text, "done");
 }
@@ -102,7 +102,7 @@ async fn hidden_variables_are_not_inherited() {
 
 /// A background child that holds stdout open does not delay the response, and is killed.
 #[tokio::test]
-async fn the_answer_is_there_when_the_program_has_ended() {
+async fn the_response_is_there_when_the_program_has_ended() {
     let dir = tempfile::tempdir().expect("a directory");
     let provider = program(&["sh", "-c", "sleep 600 & echo $! > pid; echo done"]);
     let settings = Settings { app_dir: dir.path().to_owned(), ..settings(vec![provider]) };
@@ -162,7 +162,7 @@ async fn assert_gone(file: &Path) {
 
 /// A-4.2: a program that prints without end, and reads nothing, is ended once it has printed more than a response may have.
 #[tokio::test]
-async fn an_answer_without_end_is_refused() {
+async fn a_response_without_end_is_refused() {
     let prompt = "x".repeat(3_000_000);
     let failure = shell("exec yes", &ask(&prompt)).await.expect_err("there is no end of it");
     assert_eq!(failure.kind, CallFailureKind::Model);

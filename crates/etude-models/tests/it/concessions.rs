@@ -6,7 +6,7 @@ use etude_core::model::{Piece, Request};
 use etude_models::ProviderKind;
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, answer, ask, ask_for, models, provider};
+use crate::setup::{HTTP_KINDS, ask, ask_for, models, provider, response};
 
 const REFUSED: &str = "Unsupported parameter: 'temperature' is not supported with this model.";
 
@@ -19,10 +19,10 @@ fn warm() -> Request {
 #[tokio::test]
 async fn a_refused_temperature_is_left_out() {
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::status(400, REFUSED), Reply::ok(answer(kind, "four"))]);
+        let server = Server::new([Reply::status(400, REFUSED), Reply::ok(response(kind, "four"))]);
         let models = models(vec![provider(kind, &server.url())]);
-        let answer = models.call(&warm()).await.expect("an answer");
-        let [note] = &answer.transport_failures[..] else { panic!("{kind}: {:?}", answer.transport_failures) };
+        let response = models.call(&warm()).await.expect("an answer");
+        let [note] = &response.transport_failures[..] else { panic!("{kind}: {:?}", response.transport_failures) };
         assert!(note.contains("the provider rejected `temperature`, so it was removed: status 400"), "{kind}: {note}");
         assert!(models.call(&warm()).await.expect("an answer").transport_failures.is_empty(), "{kind}");
         let sent: Vec<bool> = server.seen().iter().map(|seen| seen.body.to_string().contains("temperature")).collect();
@@ -35,7 +35,7 @@ async fn a_refused_temperature_is_left_out() {
 async fn nothing_else_is_given_up_for_a_temperature() {
     let kind = ProviderKind::OpenAiCompatible;
     let schema = serde_json::json!({"type": "object"});
-    let server = Server::new([Reply::status(400, REFUSED), Reply::ok(answer(kind, "{}"))]);
+    let server = Server::new([Reply::status(400, REFUSED), Reply::ok(response(kind, "{}"))]);
     let request = Request { temperature: Some(0.2), ..ask_for(schema) };
     let seen = Mutex::new(String::new());
     let listener = |piece: Piece<'_>| seen.lock().expect("no listener panicked").push_str(&format!("{piece:?}"));
@@ -50,7 +50,7 @@ async fn nothing_else_is_given_up_for_a_temperature() {
 #[tokio::test]
 async fn a_refused_value_is_reported() {
     let kind = ProviderKind::Anthropic;
-    let server = Server::new([Reply::status(400, "temperature: range: 0..1"), Reply::ok(answer(kind, "four"))]);
+    let server = Server::new([Reply::status(400, "temperature: range: 0..1"), Reply::ok(response(kind, "four"))]);
     let failure = models(vec![provider(kind, &server.url())]).call(&warm()).await.expect_err("it is refused");
     assert!(failure.message.contains("range"), "{}", failure.message);
 }
@@ -72,7 +72,7 @@ async fn a_limit_is_sent_as_the_model_takes_it() {
             16,
         ),
     ] {
-        let server = Server::new([Reply::status(400, refused), Reply::ok(answer(kind, "four"))]);
+        let server = Server::new([Reply::status(400, refused), Reply::ok(response(kind, "four"))]);
         let request = Request { max_tokens: Some(8), ..ask("hi") };
         models(vec![provider(kind, &server.url())]).call(&request).await.expect("an answer");
         let body = &server.seen()[1].body;

@@ -4,7 +4,7 @@ use etude_core::model::{CallFailureKind, Tier};
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 
 use crate::server::{Reply, Server, unreachable_url};
-use crate::setup::{answer, ask, models, provider, settings};
+use crate::setup::{ask, models, provider, response, settings};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
@@ -22,30 +22,30 @@ async fn a_tier_without_a_model_is_an_environment_failure() {
 }
 
 #[tokio::test]
-async fn the_next_model_answers_when_the_first_cannot() {
+async fn the_next_model_responds_when_the_first_cannot() {
     let failing = Server::new([Reply::status(503, "down")]);
     let keyless = ProviderSettings::new("p", ProviderKind::Anthropic);
     for (first, failures) in
         [(provider(KIND, &failing.url()), 3), (provider(KIND, &unreachable_url()), 3), (keyless, 1)]
     {
-        let server = Server::new([Reply::ok(answer(KIND, "four"))]);
-        let answer = models(two(first, &server.url())).call(&ask("hi")).await.expect("an answer");
-        assert_eq!(answer.model, "q/m");
-        assert_eq!(answer.transport_failures.len(), failures, "{:?}", answer.transport_failures);
-        assert!(answer.transport_failures[failures - 1].starts_with("`p/m`: "));
+        let server = Server::new([Reply::ok(response(KIND, "four"))]);
+        let response = models(two(first, &server.url())).call(&ask("hi")).await.expect("an answer");
+        assert_eq!(response.model, "q/m");
+        assert_eq!(response.transport_failures.len(), failures, "{:?}", response.transport_failures);
+        assert!(response.transport_failures[failures - 1].starts_with("`p/m`: "));
     }
 }
 
 /// The next model is called after a failure that concerns one provider alone, such as an unknown model.
 #[tokio::test]
-async fn the_next_model_answers_where_the_first_has_no_credit_permission_or_model() {
+async fn the_next_model_responds_where_the_first_has_no_credit_permission_or_model() {
     for status in [402, 403, 404] {
         let refusing = Server::new([Reply::status(status, "no")]);
-        let server = Server::new([Reply::ok(answer(KIND, "four"))]);
+        let server = Server::new([Reply::ok(response(KIND, "four"))]);
         let models = models(two(provider(KIND, &refusing.url()), &server.url()));
-        let answer = models.call(&ask("hi")).await.expect("an answer");
-        assert_eq!(answer.model, "q/m");
-        assert_eq!(answer.transport_failures, [format!("`p/m`: status {status}: no")]);
+        let response = models.call(&ask("hi")).await.expect("an answer");
+        assert_eq!(response.model, "q/m");
+        assert_eq!(response.transport_failures, [format!("`p/m`: status {status}: no")]);
     }
 }
 
@@ -66,7 +66,7 @@ async fn a_default_that_is_gone_says_that_it_is_one() {
 #[tokio::test]
 async fn a_refused_request_is_not_tried_on_another_model() {
     let refusing = Server::new([Reply::status(400, "too long")]);
-    let server = Server::new([Reply::ok(answer(KIND, "four"))]);
+    let server = Server::new([Reply::ok(response(KIND, "four"))]);
     let failure =
         models(two(provider(KIND, &refusing.url()), &server.url())).call(&ask("hi")).await.expect_err("it is refused");
     assert_eq!(failure.message, "`p/m`: status 400: too long");

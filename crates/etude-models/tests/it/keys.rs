@@ -6,7 +6,7 @@ use etude_models::{Models, ProviderKind, ProviderSettings, Secret, Settings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, KEY, answer, ask, models, provider, settings};
+use crate::setup::{HTTP_KINDS, KEY, ask, models, provider, response, settings};
 
 #[tokio::test]
 async fn a_missing_key_names_what_to_set() {
@@ -25,7 +25,7 @@ async fn a_missing_key_names_what_to_set() {
 #[tokio::test]
 async fn a_server_without_keys_is_called_without_one() {
     let kind = ProviderKind::OpenAiCompatible;
-    let server = Server::new([Reply::ok(answer(kind, "four"))]);
+    let server = Server::new([Reply::ok(response(kind, "four"))]);
     let mut provider = provider(kind, &server.url());
     provider.api_key = None;
     models(vec![provider]).call(&ask("hi")).await.expect("an answer");
@@ -35,7 +35,7 @@ async fn a_server_without_keys_is_called_without_one() {
 #[tokio::test]
 async fn the_key_travels_in_the_header_of_its_provider_and_nowhere_else() {
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::ok(answer(kind, "four"))]);
+        let server = Server::new([Reply::ok(response(kind, "four"))]);
         let mut provider = provider(kind, &server.url());
         provider.headers = vec![("X-Team".to_owned(), Secret::new("blue"))];
         models(vec![provider]).call(&ask("hi")).await.expect("an answer");
@@ -74,7 +74,7 @@ async fn keys_never_show_in_failures() {
 /// A key that a provider repeats in a response does not appear in it: not in the text, not in tool calls, and not in a
 /// refusal.
 #[tokio::test]
-async fn keys_never_show_in_answers() {
+async fn keys_never_show_in_responses() {
     let kind = ProviderKind::OpenAiCompatible;
     let call =
         |arguments: &str| json!({"id": KEY, "type": "function", "function": {"name": KEY, "arguments": arguments}});
@@ -84,10 +84,10 @@ async fn keys_never_show_in_answers() {
     let server =
         Server::new([Reply::ok(body(&message)), Reply::ok(body(&json!({"refusal": format!("not to {KEY}")})))]);
     let models = models(vec![provider(kind, &server.url())]);
-    let answer = models.call(&ask("hi")).await.expect("an answer");
-    assert_eq!(answer.text, "key is ***");
+    let response = models.call(&ask("hi")).await.expect("an answer");
+    assert_eq!(response.text, "key is ***");
     let call = |id: &str, arguments: &str| ToolCall { id: id.into(), name: "***".into(), arguments: arguments.into() };
-    assert_eq!(answer.tool_calls, [call("***", r#"{"a":"***"}"#), call("call_0", r#"{"a": "***"}"#)]);
+    assert_eq!(response.tool_calls, [call("***", r#"{"a":"***"}"#), call("call_0", r#"{"a": "***"}"#)]);
     let declined = models.call(&ask("hi")).await.expect("an answer");
     assert_eq!(declined.stop, Stop::Refusal("not to ***".to_owned()));
 }
@@ -95,10 +95,10 @@ async fn keys_never_show_in_answers() {
 /// Secrets of tools do not appear either, for any provider. Text that is too short for a secret, or that identifies the
 /// caller, stays.
 #[tokio::test]
-async fn answers_hold_no_secret_of_tools() {
+async fn responses_hold_no_secret_of_tools() {
     let kind = ProviderKind::OpenAiCompatible;
     let said = format!("{KEY}, tool-canary-1, short, My App");
-    let server = Server::new([Reply::ok(answer(kind, &said))]);
+    let server = Server::new([Reply::ok(response(kind, &said))]);
     let mut program = ProviderSettings::new("p", ProviderKind::Command);
     program.command = vec!["echo".to_owned(), said];
     let mut hosted = provider(kind, &server.url());

@@ -34,7 +34,7 @@ mod over_a_socket {
 
     use super::*;
     use crate::server::{Reply, Server};
-    use crate::setup::{answer, ask, models, provider};
+    use crate::setup::{ask, models, provider, response};
 
     #[derive(Debug)]
     struct At(PathBuf);
@@ -132,7 +132,7 @@ mod over_a_socket {
     async fn without_weights_the_next_model_responds() {
         let failure = models(vec![local(Absent)]).call(&ask("hi")).await.expect_err("no weights");
         assert_eq!((failure.kind, failure.message.as_str()), (CallFailureKind::Environment, "`p/m`: no weights"));
-        let server = Server::new([Reply::ok(answer(ProviderKind::OpenAiCompatible, "four"))]);
+        let server = Server::new([Reply::ok(response(ProviderKind::OpenAiCompatible, "four"))]);
         let mut next = provider(ProviderKind::OpenAiCompatible, &server.url());
         next.name = "q".into();
         let response = models(vec![local(Absent), next]).call(&ask("hi")).await.expect("a response");

@@ -30,18 +30,18 @@ pub(crate) struct Loopback {
 
 impl Loopback {
     /// A server that calls `answer` for each request, with the number of the request, from 0.
-    pub(crate) fn by(answer: impl Fn(&mut TcpStream, &Seen, usize) + Send + Sync + 'static) -> Self {
+    pub(crate) fn by(response: impl Fn(&mut TcpStream, &Seen, usize) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (shared, answer) = (Arc::clone(&seen), Arc::new(answer));
+        let (shared, response) = (Arc::clone(&seen), Arc::new(response));
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&shared));
+                let (response, seen) = (Arc::clone(&response), Arc::clone(&shared));
                 thread::spawn(move || {
                     let Some(request) = receive(&stream) else { return };
                     let number = note(&seen, &request);
-                    answer(&mut stream, &request, number);
+                    response(&mut stream, &request, number);
                 });
             }
         });

@@ -4,7 +4,7 @@ use etude_models::ProviderKind;
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, answer, ask_for, models, provider};
+use crate::setup::{HTTP_KINDS, ask_for, models, provider, response};
 
 /// A schema with an optional property, a bound, and a text.
 fn schema() -> Value {
@@ -18,9 +18,9 @@ fn schema() -> Value {
 #[tokio::test]
 async fn the_schema_goes_out_in_the_form_of_the_provider() {
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::ok(answer(kind, r#"{"n": 1.50, "note": "x"}"#))]);
-        let answer = models(vec![provider(kind, &server.url())]).call(&ask_for(schema())).await.expect("an answer");
-        assert_eq!(answer.text, r#"{"n": 1.50, "note": "x"}"#, "an answer without nulls stays as it was written");
+        let server = Server::new([Reply::ok(response(kind, r#"{"n": 1.50, "note": "x"}"#))]);
+        let response = models(vec![provider(kind, &server.url())]).call(&ask_for(schema())).await.expect("an answer");
+        assert_eq!(response.text, r#"{"n": 1.50, "note": "x"}"#, "an answer without nulls stays as it was written");
         let body = server.seen().remove(0).body;
         let (form, sent) = match kind {
             ProviderKind::Anthropic => {
@@ -50,14 +50,14 @@ async fn the_schema_goes_out_in_the_form_of_the_provider() {
 
 /// A-4.3: the changes of the dialect are undone before the caller sees the response.
 #[tokio::test]
-async fn the_answer_has_the_form_of_the_schema_again() {
+async fn the_response_has_the_form_of_the_schema_again() {
     let kind = ProviderKind::OpenAi;
-    let server = Server::new([Reply::ok(answer(kind, r#"{"n": 1e2, "note": null}"#))]);
+    let server = Server::new([Reply::ok(response(kind, r#"{"n": 1e2, "note": null}"#))]);
     let nulled = models(vec![provider(kind, &server.url())]).call(&ask_for(schema())).await.expect("an answer");
     assert_eq!(nulled.text, r#"{"n":1e2}"#);
 
     let list = json!({ "type": "array", "items": { "type": "number" } });
-    let server = Server::new([Reply::ok(answer(kind, r#"{"value": [1.0, 2e3]}"#))]);
+    let server = Server::new([Reply::ok(response(kind, r#"{"value": [1.0, 2e3]}"#))]);
     let wrapped = models(vec![provider(kind, &server.url())]).call(&ask_for(list.clone())).await.expect("an answer");
     assert_eq!(wrapped.text, "[1.0, 2e3]");
     let sent = &server.seen()[0].body["text"]["format"]["schema"];
@@ -68,7 +68,7 @@ async fn the_answer_has_the_form_of_the_schema_again() {
 #[tokio::test]
 async fn a_server_without_structured_output_is_asked_in_words() {
     let kind = ProviderKind::OpenAiCompatible;
-    let good = || Reply::ok(answer(kind, r#"{"n":1}"#));
+    let good = || Reply::ok(response(kind, r#"{"n":1}"#));
     let server = Server::new([Reply::status(400, "unknown field"), good(), good()]);
     let models = models(vec![provider(kind, &server.url())]);
     let first = models.call(&ask_for(schema())).await.expect("an answer");
@@ -87,7 +87,7 @@ async fn a_server_without_structured_output_is_asked_in_words() {
 #[tokio::test]
 async fn a_refusal_that_is_not_about_the_schema_is_reported_as_it_came() {
     let kind = ProviderKind::OpenAiCompatible;
-    let good = Reply::ok(answer(kind, r#"{"n":1}"#));
+    let good = Reply::ok(response(kind, r#"{"n":1}"#));
     let server = Server::new([Reply::status(400, "too long"), Reply::status(400, "still too long"), good]);
     let models = models(vec![provider(kind, &server.url())]);
     let failure = models.call(&ask_for(schema())).await.expect_err("it is refused");
@@ -100,7 +100,7 @@ async fn a_refusal_that_is_not_about_the_schema_is_reported_as_it_came() {
 async fn a_hosted_model_that_names_the_schema_in_its_refusal_is_asked_in_words() {
     let kind = ProviderKind::Anthropic;
     let refusal = Reply::status(400, "output_config: Extra inputs are not permitted");
-    let server = Server::new([refusal, Reply::ok(answer(kind, r#"{"n":1}"#))]);
+    let server = Server::new([refusal, Reply::ok(response(kind, r#"{"n":1}"#))]);
     models(vec![provider(kind, &server.url())]).call(&ask_for(schema())).await.expect("an answer");
     assert_eq!(server.seen()[1].body.get("output_config"), None);
 }
@@ -108,7 +108,7 @@ async fn a_hosted_model_that_names_the_schema_in_its_refusal_is_asked_in_words()
 #[tokio::test]
 async fn structured_output_can_be_switched_off() {
     let kind = ProviderKind::OpenAiChat;
-    let server = Server::new([Reply::ok(answer(kind, r#"{"n":1}"#))]);
+    let server = Server::new([Reply::ok(response(kind, r#"{"n":1}"#))]);
     let mut provider = provider(kind, &server.url());
     provider.structured_output = Some(false);
     models(vec![provider]).call(&ask_for(schema())).await.expect("an answer");

@@ -5,7 +5,7 @@ use etude_models::ProviderKind;
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, answer, ask, models, provider};
+use crate::setup::{HTTP_KINDS, ask, models, provider, response};
 
 async fn stop_of(kind: ProviderKind, body: Value) -> Stop {
     let server = Server::new([Reply::ok(body)]);
@@ -16,10 +16,10 @@ async fn stop_of(kind: ProviderKind, body: Value) -> Stop {
 #[tokio::test]
 async fn usage_is_counted_alike_for_all_providers() {
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::ok(answer(kind, "four"))]);
-        let answer = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
-        let usage = answer.usage;
-        assert_eq!(answer.text, "four", "{kind}");
+        let server = Server::new([Reply::ok(response(kind, "four"))]);
+        let response = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
+        let usage = response.usage;
+        assert_eq!(response.text, "four", "{kind}");
         assert_eq!(
             (usage.calls, usage.input_tokens, usage.output_tokens, usage.cached_tokens),
             (1, 16, 7, 4),
@@ -27,8 +27,8 @@ async fn usage_is_counted_alike_for_all_providers() {
         );
         assert_eq!(usage.reasoning_tokens, if kind == ProviderKind::Anthropic { 0 } else { 3 }, "{kind}");
         assert_eq!(usage.cost_usd, None, "the price of `m` is not known");
-        assert_eq!((answer.model.as_str(), answer.stop), ("p/m", Stop::End));
-        assert!(answer.transport_failures.is_empty());
+        assert_eq!((response.model.as_str(), response.stop), ("p/m", Stop::End));
+        assert!(response.transport_failures.is_empty());
     }
 }
 
@@ -36,11 +36,11 @@ async fn usage_is_counted_alike_for_all_providers() {
 #[tokio::test]
 async fn the_cost_that_a_gateway_states_is_taken() {
     for kind in [ProviderKind::OpenAiCompatible, ProviderKind::OpenAiChat] {
-        let mut body = answer(kind, "four");
+        let mut body = response(kind, "four");
         body["usage"]["cost"] = json!(0.0125);
         let server = Server::new([Reply::ok(body)]);
-        let answer = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
-        assert_eq!(answer.usage.cost_usd, Some(0.0125), "{kind}");
+        let response = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
+        assert_eq!(response.usage.cost_usd, Some(0.0125), "{kind}");
     }
 }
 
@@ -48,13 +48,13 @@ async fn the_cost_that_a_gateway_states_is_taken() {
 #[tokio::test]
 async fn cost_follows_from_the_price_of_the_model() {
     let kind = ProviderKind::Anthropic;
-    let server = Server::new([Reply::ok(answer(kind, "four"))]);
+    let server = Server::new([Reply::ok(response(kind, "four"))]);
     let mut settings = crate::setup::settings(vec![provider(kind, &server.url())]);
     let price = etude_models::Price { input: 1e6, output: 1e5, cached_input: Some(1e4), cache_write: Some(1e3) };
     settings.prices.set("p/m", price);
     let models = etude_models::Models::new(settings).expect("the settings hold");
-    let answer = models.call(&ask("hi")).await.expect("an answer");
-    assert_eq!(answer.usage.cost_usd, Some(10.0 + 0.7 + 0.04 + 0.002));
+    let response = models.call(&ask("hi")).await.expect("an answer");
+    assert_eq!(response.usage.cost_usd, Some(10.0 + 0.7 + 0.04 + 0.002));
     assert_eq!(models.price(Default::default()), Some(price));
 }
 
@@ -96,7 +96,7 @@ async fn models_whose_cost_no_one_will_know_are_named() {
 
 /// a refusal is distinguished from a response.
 #[tokio::test]
-async fn refusals_are_distinguished_from_answers() {
+async fn refusals_are_distinguished_from_responses() {
     let chat =
         json!({ "choices": [{ "message": { "content": null, "refusal": "I will not" }, "finish_reason": "stop" }] });
     let filtered = json!({ "choices": [{ "message": { "content": "" }, "finish_reason": "content_filter" }] });
@@ -127,7 +127,7 @@ async fn refusals_are_distinguished_from_answers() {
 
 /// a truncated response is reported as such.
 #[tokio::test]
-async fn truncation_is_distinguished_from_answers() {
+async fn truncation_is_distinguished_from_responses() {
     let part = json!([{ "type": "text", "text": "{\"a\":" }]);
     for (kind, body) in [
         (
@@ -176,7 +176,7 @@ fn conversation_with_tools() -> Request {
 async fn results_follow_their_calls_in_every_wire_format() {
     let mut sent = Vec::new();
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::ok(answer(kind, "done"))]);
+        let server = Server::new([Reply::ok(response(kind, "done"))]);
         models(vec![provider(kind, &server.url())]).call(&conversation_with_tools()).await.expect("an answer");
         sent.push(server.seen().remove(0));
     }
@@ -224,7 +224,7 @@ async fn a_call_is_forced_in_every_wire_format() {
         (ProviderKind::OpenAiCompatible, "/tool_choice", named),
     ];
     for (kind, at, choice) in expected {
-        let server = Server::new([Reply::ok(answer(kind, "done")), Reply::ok(answer(kind, "done"))]);
+        let server = Server::new([Reply::ok(response(kind, "done")), Reply::ok(response(kind, "done"))]);
         let models = models(vec![provider(kind, &server.url())]);
         let forced = Request { must_call: Some("look".into()), ..conversation_with_tools() };
         for request in [&forced, &conversation_with_tools()] {
@@ -240,10 +240,10 @@ async fn a_call_is_forced_in_every_wire_format() {
 #[tokio::test]
 async fn a_server_that_cannot_force_a_call_is_asked_without() {
     let kind = ProviderKind::OpenAiCompatible;
-    let server = Server::new([Reply::status(400, "no tool_choice here"), Reply::ok(answer(kind, "done"))]);
+    let server = Server::new([Reply::status(400, "no tool_choice here"), Reply::ok(response(kind, "done"))]);
     let forced = Request { must_call: Some("look".into()), ..conversation_with_tools() };
-    let answer = models(vec![provider(kind, &server.url())]).call(&forced).await.expect("an answer");
-    assert_eq!((answer.text.as_str(), server.seen()[1].body.get("tool_choice")), ("done", None));
+    let response = models(vec![provider(kind, &server.url())]).call(&forced).await.expect("an answer");
+    assert_eq!((response.text.as_str(), server.seen()[1].body.get("tool_choice")), ("done", None));
 }
 
 #[tokio::test]
@@ -269,9 +269,9 @@ async fn tool_calls_come_with_their_arguments_as_written() {
         ),
     ] {
         let server = Server::new([Reply::ok(body)]);
-        let answer =
+        let response =
             models(vec![provider(kind, &server.url())]).call(&conversation_with_tools()).await.expect("an answer");
-        assert_eq!((answer.stop, answer.tool_calls), (Stop::ToolCalls, vec![expected]), "{kind}");
+        assert_eq!((response.stop, response.tool_calls), (Stop::ToolCalls, vec![expected]), "{kind}");
     }
 }
 
@@ -286,7 +286,7 @@ async fn images_travel_in_each_providers_own_form() {
         (ProviderKind::OpenAiChat, "/messages/0/content/0/image_url/url", format!("data:image/png;base64,{data}")),
         (ProviderKind::Gemini, "/contents/0/parts/0/inlineData/data", data.to_owned()),
     ] {
-        let server = Server::new([Reply::ok(answer(kind, "a cat"))]);
+        let server = Server::new([Reply::ok(response(kind, "a cat"))]);
         let mut settings = crate::setup::settings(vec![provider(kind, &server.url())]);
         settings.app_dir = dir.path().to_owned();
         let models = etude_models::Models::new(settings).expect("the settings hold");
@@ -309,7 +309,7 @@ async fn blank_texts_do_not_reach_providers_that_refuse_them() {
         messages: vec![Message::user("hi"), Message::assistant("  \n"), Message::user("that was empty")],
         ..Request::default()
     };
-    let server = Server::new([Reply::ok(answer(ProviderKind::Anthropic, "ok"))]);
+    let server = Server::new([Reply::ok(response(ProviderKind::Anthropic, "ok"))]);
     models(vec![provider(ProviderKind::Anthropic, &server.url())]).call(&request).await.expect("an answer");
     let body = &server.seen()[0].body;
     assert_eq!(body["messages"][1]["content"][0]["text"], "(empty)");
@@ -318,8 +318,8 @@ async fn blank_texts_do_not_reach_providers_that_refuse_them() {
 
 /// A limit of the provider holds where the request names none.
 #[tokio::test]
-async fn a_provider_may_limit_its_answers() {
-    let server = Server::new([Reply::ok(answer(ProviderKind::Anthropic, "ok"))]);
+async fn a_provider_may_limit_its_responses() {
+    let server = Server::new([Reply::ok(response(ProviderKind::Anthropic, "ok"))]);
     let mut limited = provider(ProviderKind::Anthropic, &server.url());
     limited.max_tokens = Some(64_000);
     let models = models(vec![limited]);

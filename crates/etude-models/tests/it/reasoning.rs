@@ -5,7 +5,7 @@ use etude_models::{ProviderKind, ProviderSettings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{KEY, answer, ask, models, provider};
+use crate::setup::{KEY, ask, models, provider, response};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
@@ -15,15 +15,15 @@ fn with_tools() -> Request {
 }
 
 /// The request of the turn after `answer`.
-fn next(answer: &ModelResponse) -> Request {
+fn next(response: &ModelResponse) -> Request {
     let mut request = with_tools();
-    let calls = answer.tool_calls.iter().map(|call| Part::ToolCall {
+    let calls = response.tool_calls.iter().map(|call| Part::ToolCall {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
     });
-    let parts = answer.reasoning.iter().cloned().map(Part::Reasoning).chain(calls).collect();
-    let results = answer.tool_calls.iter().map(|call| Part::ToolResult { id: call.id.clone(), content: "1".into() });
+    let parts = response.reasoning.iter().cloned().map(Part::Reasoning).chain(calls).collect();
+    let results = response.tool_calls.iter().map(|call| Part::ToolResult { id: call.id.clone(), content: "1".into() });
     request.messages.push(Message { role: Role::Assistant, parts });
     request.messages.push(Message { role: Role::Tool, parts: results.collect() });
     request
@@ -42,25 +42,25 @@ fn asked(server: &Server, number: usize) -> Value {
 /// A server that requires the reasoning of its model gets it back, and another model does not.
 #[tokio::test]
 async fn thoughts_go_back_to_the_model_that_had_them() {
-    let server = Server::new([call("hm"), Reply::ok(answer(KIND, "done"))]);
+    let server = Server::new([call("hm"), Reply::ok(response(KIND, "done"))]);
     let own = models(vec![provider(KIND, &server.url())]);
     let first = own.call(&with_tools()).await.expect("an answer");
     own.call(&next(&first)).await.expect("an answer");
     assert_eq!(asked(&server, 1)["reasoning_content"], "hm");
-    let other = Server::new([Reply::ok(answer(KIND, "done"))]);
+    let other = Server::new([Reply::ok(response(KIND, "done"))]);
     let settings = ProviderSettings { name: "q".to_owned(), ..provider(KIND, &other.url()) };
     models(vec![settings]).call(&next(&first)).await.expect("an answer");
     assert_eq!(asked(&other, 0).get("reasoning_content"), None);
     let without_tools = Server::new([call("hm")]);
-    let answer = models(vec![provider(KIND, &without_tools.url())]).call(&ask("hi")).await.expect("an answer");
-    assert_eq!(answer.reasoning, None, "no turn follows");
+    let response = models(vec![provider(KIND, &without_tools.url())]).call(&ask("hi")).await.expect("an answer");
+    assert_eq!(response.reasoning, None, "no turn follows");
 }
 
 /// A conversation of another model continues with a server that requires reasoning in every message.
 #[tokio::test]
 async fn messages_without_thoughts_say_so_where_they_must() {
     let missing = "Missing `reasoning_content` field in the assistant message at message index 1.";
-    let server = Server::new([call("hm"), Reply::status(400, missing), Reply::ok(answer(KIND, "done"))]);
+    let server = Server::new([call("hm"), Reply::status(400, missing), Reply::ok(response(KIND, "done"))]);
     let models = models(vec![provider(KIND, &server.url())]);
     let mut first = models.call(&with_tools()).await.expect("an answer");
     first.reasoning = None;
@@ -72,8 +72,8 @@ async fn messages_without_thoughts_say_so_where_they_must() {
 #[tokio::test]
 async fn thoughts_hold_no_key() {
     let server = Server::new([call(&format!("the key is {KEY}"))]);
-    let answer = models(vec![provider(KIND, &server.url())]).call(&with_tools()).await.expect("an answer");
-    assert_eq!(&*answer.reasoning.expect("thoughts").json, r#"{"reasoning_content":"the key is ***"}"#);
+    let response = models(vec![provider(KIND, &server.url())]).call(&with_tools()).await.expect("an answer");
+    assert_eq!(&*response.reasoning.expect("thoughts").json, r#"{"reasoning_content":"the key is ***"}"#);
     for (thought, is_kept) in [("hm", true), (KEY, false)] {
         let block = json!({ "type": "thinking", "thinking": thought, "signature": "S" });
         let server = Server::new([Reply::ok(json!({ "content": [block], "stop_reason": "end_turn" }))]);
@@ -86,7 +86,7 @@ async fn thoughts_hold_no_key() {
 #[tokio::test]
 async fn recordings_have_no_thoughts() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Server::new([call("hm"), Reply::ok(answer(KIND, "done"))]);
+    let server = Server::new([call("hm"), Reply::ok(response(KIND, "done"))]);
     let tape = |from: Option<&str>| {
         let mut tape = ProviderSettings::new("p", ProviderKind::Recorded);
         tape.path = Some(dir.path().join("tape.json"));

@@ -7,7 +7,7 @@ use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{KEY, answer, ask, ask_for, provider, settings};
+use crate::setup::{KEY, ask, ask_for, provider, response, settings};
 
 fn recorded(path: &Path, record_from: Option<&str>) -> ProviderSettings {
     let mut provider = ProviderSettings::new("tape", ProviderKind::Recorded);
@@ -38,7 +38,7 @@ async fn recordings_of_calls_at_once_are_all_kept() {
     let kind = ProviderKind::Anthropic;
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("tape.json");
-    let server = Server::new([Reply::ok(answer(kind, "x"))]);
+    let server = Server::new([Reply::ok(response(kind, "x"))]);
     let models = std::sync::Arc::new(make(vec![recorded(&path, Some("p/real")), provider(kind, &server.url())]));
     let calls: Vec<_> = (0..40)
         .map(|at| {
@@ -54,7 +54,7 @@ async fn recordings_of_calls_at_once_are_all_kept() {
 }
 
 #[tokio::test]
-async fn a_recording_answers_the_request_that_it_was_made_of() {
+async fn a_recording_matches_the_request_that_it_was_made_of() {
     let dir = tempfile::tempdir().expect("a directory");
     let request = json!({
         "tier": "lite", "system": ["be", "brief"],
@@ -70,9 +70,9 @@ async fn a_recording_answers_the_request_that_it_was_made_of() {
         cache_prompt: true,
         ..ask_for(json!({ "a": 2, "b": 1 }))
     };
-    let answer = replay(dir.path(), &asked).await.expect("it is recorded");
-    assert_eq!((answer.text.as_str(), answer.stop, answer.model.as_str()), ("{\"n\":1}", Stop::End, "tape/m"));
-    assert_eq!((answer.usage.input_tokens, answer.usage.cost_usd), (5, Some(0.25)));
+    let response = replay(dir.path(), &asked).await.expect("it is recorded");
+    assert_eq!((response.text.as_str(), response.stop, response.model.as_str()), ("{\"n\":1}", Stop::End, "tape/m"));
+    assert_eq!((response.usage.input_tokens, response.usage.cost_usd), (5, Some(0.25)));
 }
 
 /// A key in a response is neither recorded nor returned from an existing recording.
@@ -80,7 +80,7 @@ async fn a_recording_answers_the_request_that_it_was_made_of() {
 async fn recordings_hold_and_give_no_keys() {
     let dir = tempfile::tempdir().expect("a directory");
     let kind = ProviderKind::OpenAiCompatible;
-    let server = Server::new([Reply::ok(answer(kind, &format!("key is {KEY}")))]);
+    let server = Server::new([Reply::ok(response(kind, &format!("key is {KEY}")))]);
     let both = |from| vec![recorded(dir.path(), from), provider(kind, &server.url())];
     let fresh = make(both(Some("p/m"))).call(&ask("hi")).await.expect("an answer");
     let files: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();
@@ -126,10 +126,10 @@ async fn a_place_without_recordings_says_so() {
 }
 
 #[tokio::test]
-async fn several_answers_are_given_in_order_and_the_last_one_stays() {
+async fn several_responses_are_given_in_order_and_the_last_one_stays() {
     let dir = tempfile::tempdir().expect("a directory");
-    let answers = json!([{ "text": "one" }, { "refusal": "no" }, { "text": "cut", "stop": "length" }]);
-    write(dir.path(), "a.json", json!({ "messages": [{ "text": "hi" }] }), json!({ "answers": answers }));
+    let responses = json!([{ "text": "one" }, { "refusal": "no" }, { "text": "cut", "stop": "length" }]);
+    write(dir.path(), "a.json", json!({ "messages": [{ "text": "hi" }] }), json!({ "answers": responses }));
     let models = make(vec![recorded(dir.path(), None)]);
     let mut stops = Vec::new();
     for _ in 0..4 {
@@ -153,7 +153,7 @@ async fn a_miss_is_recorded_and_then_replayed() {
     let kind = ProviderKind::Anthropic;
     let dir = tempfile::tempdir().expect("a directory");
     for path in [dir.path().join("tapes"), dir.path().join("tape.json")] {
-        let server = Server::new([Reply::ok(answer(kind, "line 1\nline 2"))]);
+        let server = Server::new([Reply::ok(response(kind, "line 1\nline 2"))]);
         let live = || vec![recorded(&path, Some("p/real")), provider(kind, &server.url())];
         let models = make(live());
         let first = models.call(&ask("hi")).await.expect("an answer");
@@ -187,7 +187,7 @@ async fn recordings_of_an_app_stay_inside_it() {
     link("../outside", "out");
     link("../../outside/a.json", "tapes/a.json");
     link("tapes", "inside");
-    let server = Server::new([Reply::ok(answer(kind, "live"))]);
+    let server = Server::new([Reply::ok(response(kind, "live"))]);
     let call = async |path: &Path, app_dir: &Path| {
         let tape = ProviderSettings { is_path_of_app: true, ..recorded(path, Some("p/real")) };
         let only = ModelId { provider: "tape".to_owned(), model: "m".to_owned() };

@@ -52,7 +52,7 @@ pub(crate) fn ask_for(schema: Value) -> Request {
 }
 
 /// A response as the provider writes it.
-pub(crate) fn answer(kind: ProviderKind, text: &str) -> Value {
+pub(crate) fn response(kind: ProviderKind, text: &str) -> Value {
     match kind {
         ProviderKind::Anthropic => json!({
             "content": [{ "type": "thinking", "thinking": "hm" }, { "type": "text", "text": text }],

@@ -7,7 +7,7 @@ use etude_models::{Models, ProviderKind, ProviderSettings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, KEY, answer, ask, ask_for, models, provider};
+use crate::setup::{HTTP_KINDS, KEY, ask, ask_for, models, provider, response};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
@@ -22,13 +22,13 @@ async fn streamed(models: &Models, request: &Request) -> (Result<ModelResponse, 
             Piece::Waiting(_) => {}
         }
     };
-    let answer = models.call_streaming(request, &listener).await;
-    (answer, reported.into_inner().expect("no listener panicked"))
+    let response = models.call_streaming(request, &listener).await;
+    (response, reported.into_inner().expect("no listener panicked"))
 }
 
 /// The response of [`answer`] as a stream.
 fn events(kind: ProviderKind, text: &str) -> String {
-    let whole = answer(kind, text);
+    let whole = response(kind, text);
     let (start, end) = text.split_at(text.len() / 2);
     let events = match kind {
         ProviderKind::Anthropic => vec![
@@ -72,13 +72,13 @@ fn half() -> String {
 
 /// the response and its usage are the same whether it is streamed or not, for each provider.
 #[tokio::test]
-async fn a_streamed_answer_is_the_whole_one() {
+async fn a_streamed_response_is_the_whole_one() {
     for kind in HTTP_KINDS {
-        let whole = Server::new([Reply::ok(answer(kind, "four"))]);
+        let whole = Server::new([Reply::ok(response(kind, "four"))]);
         let expected = models(vec![provider(kind, &whole.url())]).call(&ask("hi")).await;
         let server = Server::new([Reply::Events(events(kind, "four"))]);
-        let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
-        assert_eq!((answer, reported.as_str()), (expected, "four"), "{kind}");
+        let (response, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        assert_eq!((response, reported.as_str()), (expected, "four"), "{kind}");
         let [asked] = &server.seen()[..] else { panic!("{kind}: one request") };
         let has_asked = asked.body["stream"] == true || asked.path.ends_with(":streamGenerateContent?alt=sse");
         assert!(has_asked, "{kind}: {asked:?}");
@@ -90,30 +90,30 @@ async fn a_streamed_answer_is_the_whole_one() {
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     for kind in HTTP_KINDS {
-        let server = Server::new([Reply::ok(answer(kind, "four"))]);
-        let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
-        let answer = answer.expect("an answer");
-        assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("four", "", 1), "{kind}");
+        let server = Server::new([Reply::ok(response(kind, "four"))]);
+        let (response, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        let response = response.expect("an answer");
+        assert_eq!((response.text.as_str(), reported.as_str(), server.seen().len()), ("four", "", 1), "{kind}");
     }
 }
 
 /// a connection that is lost or falls silent after the end of the response does not change it.
 #[tokio::test]
-async fn an_answer_that_has_ended_is_not_asked_for_again() {
+async fn a_response_that_has_ended_is_not_asked_for_again() {
     let end = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
     for reply in [Reply::Stalls(half() + &end), Reply::Lost(half() + &end)] {
         // On a slow machine, the beginning of the response may come too late as well.
         for timeout_ms in [300, 3_000, 60_000] {
             let server = Server::new([reply.clone()]);
             let settings = ProviderSettings { timeout_ms: Some(timeout_ms), ..provider(KIND, &server.url()) };
-            let (answer, reported) = streamed(&models(vec![settings]), &ask("hi")).await;
-            let is_in_time = answer.as_ref().is_ok_and(|answer| answer.transport_failures.is_empty());
+            let (response, reported) = streamed(&models(vec![settings]), &ask("hi")).await;
+            let is_in_time = response.as_ref().is_ok_and(|response| response.transport_failures.is_empty());
             if !is_in_time && timeout_ms < 60_000 {
                 continue;
             }
-            let answer = answer.expect("an answer");
-            assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("half", "half", 1));
-            assert!(answer.transport_failures.is_empty(), "{:?}", answer.transport_failures);
+            let response = response.expect("an answer");
+            assert_eq!((response.text.as_str(), reported.as_str(), server.seen().len()), ("half", "half", 1));
+            assert!(response.transport_failures.is_empty(), "{:?}", response.transport_failures);
             break;
         }
     }
@@ -140,11 +140,11 @@ async fn streams_that_break_off_are_tried_again() {
         (Reply::status(500, "oops"), "attempt 1 of 3: status 500: oops", "four"),
     ] {
         let server = Server::new([bad, good()]);
-        let (answer, deltas) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
-        let answer = answer.expect(sentence);
-        assert_eq!((answer.text.as_str(), deltas.as_str()), ("four", reported), "{sentence}");
-        assert_eq!(answer.transport_failures.len(), 1);
-        assert!(answer.transport_failures[0].contains(sentence), "{:?}", answer.transport_failures);
+        let (response, deltas) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
+        let response = response.expect(sentence);
+        assert_eq!((response.text.as_str(), deltas.as_str()), ("four", reported), "{sentence}");
+        assert_eq!(response.transport_failures.len(), 1);
+        assert!(response.transport_failures[0].contains(sentence), "{:?}", response.transport_failures);
     }
 }
 
@@ -156,12 +156,12 @@ async fn a_stream_may_take_long_but_not_be_silent() {
     let pieces: Vec<String> = events.split_inclusive("\n\n").map(str::to_owned).collect();
     assert_eq!(pieces.len(), 5);
     let slow = Server::new([Reply::Slow(pieces, 450)]);
-    let (answer, _) = streamed(&models(vec![with_limit(&slow, 2000)]), &ask("hi")).await;
-    answer.expect("an answer");
+    let (response, _) = streamed(&models(vec![with_limit(&slow, 2000)]), &ask("hi")).await;
+    response.expect("an answer");
 
     let silent = Server::new([Reply::Stalls(half()), Reply::Events(events)]);
-    let (answer, reported) = streamed(&models(vec![with_limit(&silent, 3_000)]), &ask("hi")).await;
-    let failures = answer.expect("an answer").transport_failures;
+    let (response, reported) = streamed(&models(vec![with_limit(&silent, 3_000)]), &ask("hi")).await;
+    let failures = response.expect("an answer").transport_failures;
     assert!(failures[0].starts_with("attempt 1 of 3: no response from http://127.0.0.1"), "{failures:?}");
     assert!(reported.starts_with("half!") && reported.ends_with("four"), "{reported}");
 }
@@ -170,7 +170,7 @@ async fn a_stream_may_take_long_but_not_be_silent() {
 #[tokio::test]
 async fn a_refused_stream_is_given_up_for_good() {
     for (kind, message) in [(KIND, "unknown field"), (ProviderKind::OpenAi, "you may not stream this model")] {
-        let server = Server::new([Reply::status(400, message), Reply::ok(answer(kind, "four"))]);
+        let server = Server::new([Reply::status(400, message), Reply::ok(response(kind, "four"))]);
         let models = models(vec![provider(kind, &server.url())]);
         let (first, reported) = streamed(&models, &ask("hi")).await;
         let note = format!("the provider rejected streaming, so it was turned off: status 400: {message}");
@@ -202,11 +202,11 @@ async fn refusals_that_are_not_about_streams_stay() {
 
 /// a streamed structured response is converted back to the schema's form.
 #[tokio::test]
-async fn structured_answers_may_come_in_pieces() {
+async fn structured_responses_may_come_in_pieces() {
     let server = Server::new([Reply::Events(events(KIND, "{\"value\":[1,2]}"))]);
     let request = ask_for(json!({"type": "array", "items": {"type": "integer"}}));
-    let (answer, reported) = streamed(&models(vec![provider(KIND, &server.url())]), &request).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
+    let (response, reported) = streamed(&models(vec![provider(KIND, &server.url())]), &request).await;
+    assert_eq!((response.expect("an answer").text.as_str(), reported.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
 }
 
 /// A key that is split between two pieces is redacted too, and text that only looks like its beginning is kept.
@@ -217,9 +217,9 @@ async fn a_key_that_is_cut_in_two_is_not_reported() {
             [(KEY, "***"), ("key sk-canary-7f3a9", "key ***"), ("sk-can sk-can", "sk-can sk-can")]
         {
             let server = Server::new([Reply::Events(events(kind, said))]);
-            let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+            let (response, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
             assert_eq!(
-                (answer.expect("an answer").text.as_str(), reported.as_str()),
+                (response.expect("an answer").text.as_str(), reported.as_str()),
                 (reported_as, reported_as),
                 "{kind}"
             );
@@ -238,8 +238,8 @@ async fn the_next_model_restarts() {
     let good = Server::new([Reply::Events(events(KIND, "four"))]);
     let mut second = provider(KIND, &good.url());
     second.name = "q".to_owned();
-    let (answer, reported) = streamed(&models(vec![provider(KIND, &bad.url()), second]), &ask("hi")).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("four", "half!half!half!four"));
+    let (response, reported) = streamed(&models(vec![provider(KIND, &bad.url()), second]), &ask("hi")).await;
+    assert_eq!((response.expect("an answer").text.as_str(), reported.as_str()), ("four", "half!half!half!four"));
 }
 
 /// The output of a program is streamed while it prints.
@@ -250,6 +250,6 @@ async fn what_a_program_prints_is_reported() {
     let models = models(vec![program]);
     let of_waits = |piece: Piece<'_>| panic!("a call that does not stream reported {piece:?}");
     models.call_watched(&ask("hi"), &of_waits).await.expect("an answer");
-    let (answer, reported) = streamed(&models, &ask("hi")).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("one two", "one two\n"));
+    let (response, reported) = streamed(&models, &ask("hi")).await;
+    assert_eq!((response.expect("an answer").text.as_str(), reported.as_str()), ("one two", "one two\n"));
 }

@@ -8,15 +8,15 @@ use etude_models::{Models, ProviderKind, TransportPolicy};
 use serde_json::json;
 
 use crate::server::{Reply, Server, hang, unreachable_url};
-use crate::setup::{HTTP_KINDS, answer, ask, models, provider, settings};
+use crate::setup::{HTTP_KINDS, ask, models, provider, response, settings};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
 /// temporary failures are retried, and each leaves a sentence.
 #[tokio::test]
 async fn passing_failures_are_tried_again() {
-    let good = || Reply::ok(answer(KIND, "four"));
-    let body = answer(KIND, "four").to_string();
+    let good = || Reply::ok(response(KIND, "four"));
+    let body = response(KIND, "four").to_string();
     for (bad, sentence) in [
         (Reply::status(408, "slow"), "attempt 1 of 3: status 408: slow"),
         (Reply::status(409, "busy"), "attempt 1 of 3: status 409: busy"),
@@ -36,10 +36,10 @@ async fn passing_failures_are_tried_again() {
         ),
     ] {
         let server = Server::new([bad, good()]);
-        let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect(sentence);
-        assert_eq!(answer.text, "four");
-        assert_eq!(answer.transport_failures.len(), 1);
-        assert!(answer.transport_failures[0].starts_with(sentence), "{:?}", answer.transport_failures);
+        let response = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect(sentence);
+        assert_eq!(response.text, "four");
+        assert_eq!(response.transport_failures.len(), 1);
+        assert!(response.transport_failures[0].starts_with(sentence), "{:?}", response.transport_failures);
         assert_eq!(server.seen().len(), 2, "{sentence}");
     }
 }
@@ -93,14 +93,14 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
     let server = Server::new([
         Reply::status(429, "wait").header("retry-after", "3600"),
         Reply::status(429, "wait").header("retry-after-ms", "2"),
-        Reply::ok(answer(KIND, "four")),
+        Reply::ok(response(KIND, "four")),
     ]);
-    let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer");
+    let response = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer");
     let expected = [
         "attempt 1 of 3: status 429: wait; asked to wait 5 ms",
         "attempt 2 of 3: status 429: wait; asked to wait 2 ms",
     ];
-    assert_eq!(answer.transport_failures, expected);
+    assert_eq!(response.transport_failures, expected);
 }
 
 /// a provider may have its own retries and maximum wait.
@@ -119,9 +119,10 @@ async fn a_provider_has_retries_and_a_longest_wait_of_its_own() {
 async fn a_wait_that_the_body_names_is_kept() {
     let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.003s" }]);
     let body = json!({ "error": { "code": 429, "message": "quota", "details": details } });
-    let server = Server::new([Reply::body(429, body), Reply::ok(answer(ProviderKind::Gemini, "four"))]);
-    let answer = models(vec![provider(ProviderKind::Gemini, &server.url())]).call(&ask("hi")).await.expect("an answer");
-    assert_eq!(answer.transport_failures, ["attempt 1 of 3: status 429: quota; asked to wait 3 ms"]);
+    let server = Server::new([Reply::body(429, body), Reply::ok(response(ProviderKind::Gemini, "four"))]);
+    let response =
+        models(vec![provider(ProviderKind::Gemini, &server.url())]).call(&ask("hi")).await.expect("an answer");
+    assert_eq!(response.transport_failures, ["attempt 1 of 3: status 429: quota; asked to wait 3 ms"]);
 }
 
 /// an account without credit is not retried, since waiting does not help.
@@ -151,10 +152,10 @@ async fn a_key_that_is_refused_with_400_is_an_environment_failure() {
 async fn a_filter_refuses_as_a_model_does() {
     let body = json!({ "error": { "message": "filtered", "type": null, "code": "content_filter" } });
     let server = Server::new([Reply::body(400, body)]);
-    let answer = models(vec![provider(ProviderKind::OpenAiChat, &server.url())]).call(&ask("hi")).await;
-    let answer = answer.expect("an answer");
-    assert_eq!(answer.stop, Stop::Refusal("status 400: filtered".to_owned()));
-    assert_eq!((server.seen().len(), answer.usage.calls), (1, 1));
+    let response = models(vec![provider(ProviderKind::OpenAiChat, &server.url())]).call(&ask("hi")).await;
+    let response = response.expect("an answer");
+    assert_eq!(response.stop, Stop::Refusal("status 400: filtered".to_owned()));
+    assert_eq!((server.seen().len(), response.usage.calls), (1, 1));
 }
 
 /// each wait is reported with the failed attempt and the number of the next. A call that is watched and does not stream
@@ -163,7 +164,7 @@ async fn a_filter_refuses_as_a_model_does() {
 async fn waits_are_reported_before_the_next_attempt() {
     for is_streaming in [false, true] {
         let busy = || Reply::status(429, "slow down").header("retry-after-ms", "3");
-        let server = Server::new([busy(), Reply::Drop, Reply::ok(answer(KIND, "four"))]);
+        let server = Server::new([busy(), Reply::Drop, Reply::ok(response(KIND, "four"))]);
         let waits = Mutex::new(Vec::new());
         let listener = |piece: Piece<'_>| {
             if let Piece::Waiting(wait) = piece {
@@ -172,11 +173,11 @@ async fn waits_are_reported_before_the_next_attempt() {
         };
         let models = models(vec![provider(KIND, &server.url())]);
         let request = ask("hi");
-        let answer = match is_streaming {
+        let response = match is_streaming {
             true => models.call_streaming(&request, &listener).await,
             false => models.call_watched(&request, &listener).await,
         };
-        assert_eq!(answer.expect("an answer").text, "four");
+        assert_eq!(response.expect("an answer").text, "four");
         let [first, second] = &waits.into_inner().expect("no listener panicked")[..] else { panic!("two waits") };
         let reason = "status 429: slow down".to_owned();
         let expected = TransportWait { status: Some(429), reason, wait_ms: 3, attempt: 2, max_attempts: 3 };
@@ -191,7 +192,7 @@ async fn waits_are_reported_before_the_next_attempt() {
 #[tokio::test]
 async fn a_pause_that_was_asked_for_holds_for_all_calls() {
     let server =
-        Server::new([Reply::status(429, "wait").header("retry-after", "600"), Reply::ok(answer(KIND, "four"))]);
+        Server::new([Reply::status(429, "wait").header("retry-after", "600"), Reply::ok(response(KIND, "four"))]);
     let mut settings = settings(vec![provider(KIND, &server.url())]);
     settings.transport = TransportPolicy { tries: 1, base_wait_ms: 1, max_wait_ms: 600_000 };
     let models = Models::new(settings).expect("the settings hold");
@@ -218,12 +219,12 @@ async fn a_silent_provider_times_out_and_is_asked_again() {
     // On a slow machine, the response to the second attempt may come too late as well.
     for timeout_ms in [1_000, 10_000, 60_000] {
         let (silence, _gone) = hang();
-        let server = Server::new([silence, Reply::ok(answer(KIND, "four"))]);
+        let server = Server::new([silence, Reply::ok(response(KIND, "four"))]);
         let mut provider = provider(KIND, &server.url());
         provider.timeout_ms = Some(timeout_ms);
-        let Ok(answer) = models(vec![provider]).call(&ask("hi")).await else { continue };
+        let Ok(response) = models(vec![provider]).call(&ask("hi")).await else { continue };
         let expected = format!("within {} s", timeout_ms / 1_000);
-        assert!(answer.transport_failures[0].ends_with(&expected), "{:?}", answer.transport_failures);
+        assert!(response.transport_failures[0].ends_with(&expected), "{:?}", response.transport_failures);
         return;
     }
     panic!("no response came");
@@ -250,7 +251,7 @@ async fn dropping_a_call_closes_its_connection() {
 /// Redirects are refused: a key must not follow one to an arbitrary host. The message names the target without its query.
 #[tokio::test]
 async fn redirects_are_refused() {
-    let other = Server::new([Reply::ok(answer(KIND, "stolen"))]);
+    let other = Server::new([Reply::ok(response(KIND, "stolen"))]);
     let target = format!("{}/chat?key=hunter2", other.url());
     let server = Server::new([Reply::status(307, "").header("location", &target)]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
@@ -272,7 +273,7 @@ async fn a_proxy_that_denies_is_named() {
 /// cli: a proxy that opens no connection to the server is named, in sentences that replace the words of the library.
 #[tokio::test]
 async fn a_proxy_that_opens_no_connection_is_named() {
-    for (answer, expected) in [
+    for (response, expected) in [
         ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "the proxy answered with an error instead of a connection to the server"),
         ("", "the proxy closed the connection without an answer"),
     ] {
@@ -281,7 +282,7 @@ async fn a_proxy_that_opens_no_connection_is_named() {
         let answering = std::thread::spawn(move || {
             let (mut client, _) = proxy.accept().expect("a client");
             let _ = client.read(&mut [0; 4096]).expect("a request");
-            client.write_all(answer.as_bytes()).expect("it is sent");
+            client.write_all(response.as_bytes()).expect("it is sent");
         });
         let url = reqwest::Url::parse("https://far.invalid/").expect("a URL");
         let through = |client: reqwest::ClientBuilder| {
@@ -305,7 +306,7 @@ async fn a_compressed_response_is_refused_by_name() {
         let seen = server.seen();
         assert_eq!((seen.len(), seen[0].header("accept-encoding")), (1, Some("identity")));
     }
-    let plain = Reply::ok(answer(KIND, "four")).header("content-encoding", "identity");
+    let plain = Reply::ok(response(KIND, "four")).header("content-encoding", "identity");
     let server = Server::new([plain]);
     assert_eq!(models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer").text, "four");
 }
@@ -313,9 +314,9 @@ async fn a_compressed_response_is_refused_by_name() {
 /// A response in another encoding is refused by name and not asked again, whole or as a stream. Lossy decoding changed its text.
 #[tokio::test]
 async fn a_response_in_another_encoding_is_refused_by_name() {
-    let whole = Reply::text(&format!("{}\u{0}", answer(KIND, "four")))
+    let whole = Reply::text(&format!("{}\u{0}", response(KIND, "four")))
         .header("content-type", "application/json; charset=utf-16");
-    let plain = Reply::ok(answer(KIND, "vier\u{fc}")).header("content-type", "application/json; charset=latin1");
+    let plain = Reply::ok(response(KIND, "vier\u{fc}")).header("content-type", "application/json; charset=latin1");
     let server = Server::new([whole, plain]);
     let models = models(vec![provider(KIND, &server.url())]);
     let failure = models.call(&ask("hi")).await.expect_err("it fails");
@@ -337,7 +338,7 @@ async fn failures_of_gateways_are_read_for_every_kind() {
 /// A byte order mark before a response is skipped, and a response without a body is named.
 #[tokio::test]
 async fn marks_before_a_response_are_skipped() {
-    let server = Server::new([Reply::text(&format!("\u{feff}{}", answer(KIND, "four")))]);
+    let server = Server::new([Reply::text(&format!("\u{feff}{}", response(KIND, "four")))]);
     assert_eq!(models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer").text, "four");
     let server = Server::new([Reply::text("")]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");

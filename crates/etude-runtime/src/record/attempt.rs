@@ -123,10 +123,10 @@ pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobS
         if record.key.starts_with('!') {
             continue;
         }
-        if let Ok(Completed { outcome: Outcome::Response(answer), .. }) = super::to_outcome(record, blobs)
+        if let Ok(Completed { outcome: Outcome::Response(response), .. }) = super::to_outcome(record, blobs)
             && seen.insert((&record.key, super::without_time(record)))
         {
-            sum.add(&answer.usage);
+            sum.add(&response.usage);
         }
     }
     sum

@@ -420,33 +420,33 @@ impl ValueBody {
 }
 
 impl ResponseBody {
-    fn of(answer: &ModelResponse) -> Self {
-        let (stop, refusal) = match &answer.stop {
+    fn of(response: &ModelResponse) -> Self {
+        let (stop, refusal) = match &response.stop {
             Stop::End => ("end", None),
             Stop::ToolCalls => ("tool_calls", None),
             Stop::Length => ("length", None),
             Stop::Refusal(reason) => ("refusal", Some(reason.clone())),
         };
-        let calls = answer.tool_calls.iter().map(|c| (c.id.clone(), c.name.clone(), c.arguments.clone()));
+        let calls = response.tool_calls.iter().map(|c| (c.id.clone(), c.name.clone(), c.arguments.clone()));
         Self {
-            text: answer.text.clone(),
+            text: response.text.clone(),
             tool_calls: calls.collect(),
             stop: stop.to_owned(),
             refusal,
             usage: UsageBody {
-                calls: answer.usage.calls,
-                input: answer.usage.input_tokens,
-                output: answer.usage.output_tokens,
-                cached: answer.usage.cached_tokens,
-                reasoning: answer.usage.reasoning_tokens,
-                cost_usd: answer.usage.cost_usd,
+                calls: response.usage.calls,
+                input: response.usage.input_tokens,
+                output: response.usage.output_tokens,
+                cached: response.usage.cached_tokens,
+                reasoning: response.usage.reasoning_tokens,
+                cost_usd: response.usage.cost_usd,
             },
-            model: answer.model.clone(),
-            reasoning: answer.reasoning.as_ref().and_then(|reasoning| {
+            model: response.model.clone(),
+            reasoning: response.reasoning.as_ref().and_then(|reasoning| {
                 let thought = RawValue::from_string(reasoning.json.to_string()).ok()?;
                 Some(ReasoningBody { model: reasoning.model.clone(), thought })
             }),
-            transport_failures: answer.transport_failures.clone(),
+            transport_failures: response.transport_failures.clone(),
         }
     }
 

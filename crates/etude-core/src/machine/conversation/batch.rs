@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::machine::pipeline_tool::PipelineCall;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
@@ -242,7 +242,7 @@ impl Batch {
         };
         cx.book(batch_context.ledger, &id, &done);
         let Outcome::Decided(decision) = done.outcome else {
-            return Err(not_an_answer(&id));
+            return Err(unexpected_outcome(&id));
         };
         if decision.approved {
             let key = Some(covers.1.clone());
@@ -337,7 +337,7 @@ impl Call {
             return Ok(true);
         }
         let Outcome::Tool(reply) = done.outcome else {
-            return Err(not_an_answer(&id));
+            return Err(unexpected_outcome(&id));
         };
         self.state = match *reply {
             ToolReply::Held { key, question, is_once } => State::Held { key, question, is_once, is_asking: false },

@@ -18,15 +18,15 @@ pub(super) fn text_of(message: &Message) -> String {
 }
 
 /// A response as a message of the conversation.
-pub(super) fn assistant_message(answer: &ModelResponse) -> Message {
-    let mut parts: Vec<Part> = answer.reasoning.iter().cloned().map(Part::Reasoning).collect();
-    if !answer.text.trim().is_empty() {
-        parts.push(Part::Text(answer.text.trim_end().to_owned()));
-    } else if answer.tool_calls.is_empty() {
+pub(super) fn assistant_message(response: &ModelResponse) -> Message {
+    let mut parts: Vec<Part> = response.reasoning.iter().cloned().map(Part::Reasoning).collect();
+    if !response.text.trim().is_empty() {
+        parts.push(Part::Text(response.text.trim_end().to_owned()));
+    } else if response.tool_calls.is_empty() {
         // Providers refuse an empty message.
         parts.push(Part::Text("(empty answer)".to_owned()));
     }
-    parts.extend(answer.tool_calls.iter().map(|call| Part::ToolCall {
+    parts.extend(response.tool_calls.iter().map(|call| Part::ToolCall {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn thoughts_stand_before_what_was_said() {
         let reasoning = Reasoning { model: "p/m".to_owned(), json: "[]".into() };
-        let mut answer = ModelResponse {
+        let mut response = ModelResponse {
             text: "a ".to_owned(),
             tool_calls: Vec::new(),
             stop: Stop::End,
@@ -105,8 +105,8 @@ mod tests {
             transport_failures: Vec::new(),
         };
         let said = Part::Text("a".to_owned());
-        assert_eq!(assistant_message(&answer).parts, [Part::Reasoning(reasoning), said.clone()]);
-        answer.reasoning = None;
-        assert_eq!(assistant_message(&answer).parts, [said]);
+        assert_eq!(assistant_message(&response).parts, [Part::Reasoning(reasoning), said.clone()]);
+        response.reasoning = None;
+        assert_eq!(assistant_message(&response).parts, [said]);
     }
 }

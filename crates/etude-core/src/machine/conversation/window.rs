@@ -19,7 +19,7 @@ const RECENT: usize = 4;
 /// Minimum size of a text to be left out, in bytes.
 const SHORT: usize = 200;
 /// Maximum number of tokens that are kept free for the response.
-const ANSWER: u64 = 8_192;
+const RESPONSE_TOKENS: u64 = 8_192;
 
 /// Position of a result or a call in a transcript: message, part.
 type Place = (usize, usize);
@@ -76,7 +76,7 @@ impl Window {
         let Some(limit) = self.limit else {
             return (transcript.to_vec(), bytes);
         };
-        let room = limit.saturating_sub(ANSWER.min(limit / 4)).max(1);
+        let room = limit.saturating_sub(RESPONSE_TOKENS.min(limit / 4)).max(1);
         let mut bytes = bytes;
         if self.tokens(bytes) * 100 > room * FULL {
             let older = &transcript[..transcript.len().saturating_sub(RECENT)];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_density_of_tokens_is_learnt_from_answers() {
+    fn the_density_of_tokens_is_learnt_from_responses() {
         let mut window = Window::new(Some(1_000));
         window.learn(10_240, 10_240);
         assert_eq!(window.tokens(2_048), 2_048);

@@ -34,7 +34,7 @@ use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
 use crate::machine::conversation::batch::{Admission, Gatekeeper, Proposal};
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
@@ -263,7 +263,7 @@ impl Gatehouse<'_> {
     fn wait(&mut self, cx: &mut Cx, call: &Proposal, id: &EffectId) -> Result<(), Failure> {
         let Poll::Ready(done) = cx.run_effect(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
         cx.book(self.shared.ledger, id, &done);
-        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(id)) };
+        let Outcome::Decided(decided) = done.outcome else { return Err(unexpected_outcome(id)) };
         self.stage_context.emit_answered(cx, self.shared, &decided);
         self.envelope.state = State::Idle;
         self.envelope.is_answered = true;

@@ -12,7 +12,7 @@ use crate::digest::{Digest, Hasher};
 use crate::effect::{Effect, EffectId};
 use crate::failure::Failure;
 use crate::machine::outcome_error::call_failed;
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::machine::{Cx, Path};
 use crate::model::{Message, Request, Tool};
 use crate::outcome::Outcome;
@@ -71,9 +71,9 @@ impl Probe {
             };
             let Poll::Ready(done) = cx.run_effect(&id, || self.effect(shared)) else { return Poll::Pending };
             cx.book(shared.ledger, &id, &done);
-            if let Outcome::Response(answer) = &done.outcome {
+            if let Outcome::Response(response) = &done.outcome {
                 cx.count_attempt(shared.ledger, 1);
-                cx.charge(shared.ledger, &answer.usage)?;
+                cx.charge(shared.ledger, &response.usage)?;
             }
             if let Some(why) = stopped {
                 return Poll::Ready(Err(why.clone()));
@@ -90,8 +90,8 @@ impl Probe {
                 }
                 (State::Recalling(_), Outcome::Recalled(Some(_))) => failed(),
                 (State::Recalling(_), Outcome::Recalled(None)) => State::Asking(self.path.attempt(1)),
-                (State::Asking(_), Outcome::Response(answer)) => {
-                    let can = matches!(&answer.tool_calls[..], [call]
+                (State::Asking(_), Outcome::Response(response)) => {
+                    let can = matches!(&response.tool_calls[..], [call]
                         if call.name == PROBE_TOOL && crate::tool::arguments(&call.arguments).is_some());
                     // A failure may have been an accident, so only a success is cached.
                     if can { State::Remembering(self.path.aside("remember")) } else { failed() }
@@ -100,7 +100,7 @@ impl Probe {
                     return Poll::Ready(Err(call_failed("the probe of tool calls", &failure)));
                 }
                 (State::Remembering(_), Outcome::Remembered) => State::Known(Ok(())),
-                _ => return Poll::Ready(Err(not_an_answer(&id))),
+                _ => return Poll::Ready(Err(unexpected_outcome(&id))),
             };
         }
     }

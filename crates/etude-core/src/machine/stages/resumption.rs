@@ -20,7 +20,7 @@ use super::probe::Probe;
 use super::shared::Shared;
 use crate::effect::{Effect, EffectId};
 use crate::failure::Failure;
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::machine::{Cx, Path};
 use crate::outcome::Outcome;
 use crate::plan::stages::{Drift, SlotForm};
@@ -86,7 +86,9 @@ impl Resumption {
                     if let Some(why) = stopped {
                         return Poll::Ready(Err(why.clone()));
                     }
-                    let Outcome::Opened(tool_list) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
+                    let Outcome::Opened(tool_list) = done.outcome else {
+                        return Poll::Ready(Err(unexpected_outcome(id)));
+                    };
                     shared.tool_list = *tool_list;
                     let path = shared.path.child("probe").incarnation(self.number + 1);
                     self.state = State::Probing(Probe::new(&shared.machine, &shared.tool_list, path));

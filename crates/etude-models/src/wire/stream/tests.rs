@@ -51,7 +51,7 @@ fn cuts(seed: u64, length: usize) -> Vec<usize> {
 
 /// A-4.5, A-4.9: text, tool calls, stop reason and usage are those of the whole response.
 #[test]
-fn a_stream_gives_the_answer_that_would_have_come_whole() {
+fn a_stream_gives_the_response_that_would_have_come_whole() {
     for Sample { kind, name, stream, whole, reported } in all() {
         let (body, deltas) = read(kind, &[stream.as_bytes()]);
         let Ok(Body::Assembled(body)) = body else { panic!("{kind} {name}: {body:?}") };
@@ -63,7 +63,7 @@ fn a_stream_gives_the_answer_that_would_have_come_whole() {
 
 /// The response and its deltas are the same, wherever the network cuts the bytes.
 #[test]
-fn answers_do_not_depend_on_where_the_bytes_are_cut() {
+fn responses_do_not_depend_on_where_the_bytes_are_cut() {
     for Sample { kind, name, stream, reported, .. } in all() {
         for text in [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r")] {
             let bytes = text.as_bytes();
@@ -85,7 +85,7 @@ fn answers_do_not_depend_on_where_the_bytes_are_cut() {
 
 /// A-4.5: a stream that breaks off before the end of its response gives no response, and never a shorter one.
 #[test]
-fn a_stream_that_breaks_off_is_no_answer() {
+fn a_stream_that_breaks_off_is_no_response() {
     for Sample { kind, name, stream, whole, .. } in all() {
         let expected = decode(kind, &whole).expect("an answer");
         let bytes = stream.as_bytes();
@@ -163,7 +163,7 @@ fn failures_in_a_stream_are_read_in_each_form() {
 /// Data after the end of a response may be cut off anywhere: the response is complete. An empty finish reason does not end
 /// one.
 #[test]
-fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
+fn a_response_that_has_ended_needs_no_end_of_its_stream() {
     let piece = |reason: Value| {
         format!("data: {}\n\n", json!({"choices": [{"delta": {"content": "a"}, "finish_reason": reason}]}))
     };
@@ -187,7 +187,7 @@ fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
 
 /// The response of a server that does not support streams is read as usual.
 #[test]
-fn a_whole_answer_is_taken_as_it_is() {
+fn a_whole_response_is_taken_as_it_is() {
     for text in ["{\"choices\":[]}", " \n[1]", "{"] {
         for cut in 0..text.len() {
             let (body, reported) =
@@ -212,7 +212,7 @@ fn what_is_received_does_not_depend_on_how_blanks_come() {
 
 /// A-4.5: a failure inside a stream has the status that it would have had before it, so that it is retried alike.
 #[test]
-fn failures_inside_a_stream_are_distinguished_from_answers() {
+fn failures_inside_a_stream_are_distinguished_from_responses() {
     let begun = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     for (kind, stream, status, message) in [
         (

@@ -13,7 +13,7 @@ struct Speaker;
 
 impl ModelPort for Speaker {
     fn call(&self, _: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
-        let answer = ModelResponse {
+        let response = ModelResponse {
             text: "whole".to_owned(),
             tool_calls: Vec::new(),
             stop: End::End,
@@ -22,17 +22,17 @@ impl ModelPort for Speaker {
             reasoning: None,
             transport_failures: Vec::new(),
         };
-        Box::pin(std::future::ready(Ok(answer)))
+        Box::pin(std::future::ready(Ok(response)))
     }
 
     fn call_streaming(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
-        let answer = self.call(request);
+        let response = self.call(request);
         Box::pin(async move {
             for piece in [Piece::Text("one "), Piece::Text("two"), Piece::Restarted, Piece::Text("three")] {
                 on_delta(piece);
                 tokio::task::yield_now().await;
             }
-            answer.await
+            response.await
         })
     }
 }
@@ -80,7 +80,7 @@ fn note(reported: &mut String, progress: &Progress<'_>) {
 /// pieces of a response are reported in order and before its end, are not in the journal, and are not reported
 /// by a replay.
 #[tokio::test]
-async fn answers_are_reported_as_they_come_and_leave_no_record() {
+async fn responses_are_reported_as_they_come_and_leave_no_record() {
     let world = World::new();
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let mut reported = String::new();

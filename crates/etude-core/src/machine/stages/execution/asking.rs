@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::fault::Phase;
 use crate::machine::stages::hook::{Hook, Reply};
@@ -133,7 +133,7 @@ impl Execution {
         let (id, gate) = (asking.id.clone(), &asking.gate);
         let Poll::Ready(done) = cx.run_effect(&id, || Effect::Gate(gate.clone())) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
-        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
+        let Outcome::Decided(decided) = done.outcome else { return Err(unexpected_outcome(&id)) };
         self.stage_context.emit_answered(cx, shared, &decided);
         let has_left = self.has_left;
         let State::Asking(asking) = std::mem::replace(&mut self.state, State::Setup(None)) else {

@@ -9,7 +9,7 @@ use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
-use crate::machine::outcome_error::not_an_answer;
+use crate::machine::outcome_error::unexpected_outcome;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{HOST, Phase, VALIDATION, cause, fault, leak};
@@ -137,7 +137,7 @@ impl Execution {
         cx.book(shared.ledger, &id, &done);
         let is_scanned = matches!(done.outcome, Outcome::Scanned(_));
         self.check_stop_before(is_scanned)?;
-        let Outcome::Scanned(secrets) = done.outcome else { return Err(not_an_answer(&id)) };
+        let Outcome::Scanned(secrets) = done.outcome else { return Err(unexpected_outcome(&id)) };
         if let Some(secret) = secrets.first() {
             let failure = leak(&self.stage_context.stage.id, name, secret);
             self.emit_init_failed(cx, shared, Phase::Init, &failure);

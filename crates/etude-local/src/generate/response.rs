@@ -1,4 +1,4 @@
-//! Parsing of generated text into an answer.
+//! Parsing of generated text into a response.
 
 use etude_core::model::{ModelResponse, Part, Request, Stop, ToolCall, Usage};
 
@@ -6,7 +6,7 @@ use super::wire::Call;
 use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
-/// The answer for the generated `text`.
+/// The response for the generated `text`.
 pub(super) fn build(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> ModelResponse {
     let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
     let is_whole = is_whole && !tool_calls.iter().any(|call| is_cut(call, request));
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(text: &str, is_whole: bool) -> ModelResponse {
+    fn response(text: &str, is_whole: bool) -> ModelResponse {
         let tool = Tool { name: "f".into(), description: String::new(), parameters: Arc::new(true.into()) };
         let request = Request { messages: vec![Message::user("?")], tools: vec![tool], ..Request::default() };
         build(text, is_whole, &request, Usage::default(), "local/m".into())
@@ -74,25 +74,25 @@ mod tests {
     fn calls_keep_their_arguments_as_written_even_with_marks_inside() {
         let text = "Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\", \"n\": 1.50}}\n\
                     </tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
-        let answer = answer(text, true);
-        let arguments: Vec<&str> = answer.tool_calls.iter().map(|call| call.arguments.as_str()).collect();
+        let response = response(text, true);
+        let arguments: Vec<&str> = response.tool_calls.iter().map(|call| call.arguments.as_str()).collect();
         assert_eq!(arguments, ["{\"a\": \"</tool_call>\", \"n\": 1.50}", "{}"]);
-        assert_eq!(answer.tool_calls[1].id, "call_2");
-        assert_eq!((answer.text.as_str(), answer.stop), ("Let me see.", Stop::ToolCalls));
+        assert_eq!(response.tool_calls[1].id, "call_2");
+        assert_eq!((response.text.as_str(), response.stop), ("Let me see.", Stop::ToolCalls));
     }
 
     #[test]
     fn a_call_whose_text_was_cut_at_its_bound_says_so() {
         let call =
             |chars| format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {{\"a\": [\"{}\"]}}}}", "x".repeat(chars));
-        assert_eq!(answer(&call(399), true).stop, Stop::ToolCalls);
-        let cut = answer(&call(400), true);
+        assert_eq!(response(&call(399), true).stop, Stop::ToolCalls);
+        let cut = response(&call(400), true);
         assert_eq!((cut.tool_calls.len(), cut.stop), (1, Stop::Length));
     }
 
     #[test]
     fn what_was_cut_off_says_so_and_has_no_half_calls() {
-        let answer = answer("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ", false);
-        assert_eq!((answer.tool_calls.len(), answer.stop), (0, Stop::Length));
+        let response = response("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ", false);
+        assert_eq!((response.tool_calls.len(), response.stop), (0, Stop::Length));
     }
 }
