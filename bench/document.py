@@ -31,18 +31,18 @@ EACH = {"llm/strict": ("ms", 200), "sandbox": ("difference_ms", 40)}
 
 def derived(figures):
     """The figures that follow from others."""
-    for figure in figures["floors"].values():
-        if "floor_ms" in figure:
-            figure["ratio"] = figure["ms"] / figure["floor_ms"]
-            figure["difference_ms"] = figure["ms"] - figure["floor_ms"]
-    floors, size = figures["floors"], figures["footprint"]
-    if {"concurrent", "concurrent/ideal"} <= floors.keys():
-        floors["concurrent"]["over_ideal"] = floors["concurrent"]["ms"] / floors["concurrent/ideal"]["value"]
+    for figure in figures["baselines"].values():
+        if "baseline_ms" in figure:
+            figure["ratio"] = figure["ms"] / figure["baseline_ms"]
+            figure["difference_ms"] = figure["ms"] - figure["baseline_ms"]
+    baselines, size = figures["baselines"], figures["footprint"]
+    if {"concurrent", "concurrent/ideal"} <= baselines.keys():
+        baselines["concurrent"]["over_ideal"] = baselines["concurrent"]["ms"] / baselines["concurrent/ideal"]["value"]
     for name, (of, count) in EACH.items():
-        if name in floors:
-            floors[name]["each_ms"] = floors[name][of] / count
-    if "python/step" in floors:
-        floors["python/step"]["saved"] = floors["python/step"]["floor_ms"] / floors["python/step"]["ms"]
+        if name in baselines:
+            baselines[name]["each_ms"] = baselines[name][of] / count
+    if "python/step" in baselines:
+        baselines["python/step"]["saved"] = baselines["python/step"]["baseline_ms"] / baselines["python/step"]["ms"]
     for name in [name for name in size if name.endswith("_kib")]:
         size[name.replace("_kib", "_mib")] = size[name] / 1024
     if "program_bytes" in size:
@@ -103,15 +103,15 @@ def is_fleet(name):
     return name.startswith("fleet/")
 
 
-def floors(figures, wanted):
-    """Two tables of the scenarios whose names are `wanted`: those with a floor, and single figures."""
-    chosen = [figure for name, figure in figures["floors"].items() if wanted(name)]
+def baselines(figures, wanted):
+    """Two tables of the scenarios whose names are `wanted`: those with a baseline, and single figures."""
+    chosen = [figure for name, figure in figures["baselines"].items() if wanted(name)]
     rows = ["| measurement | median | baseline | ratio | difference | the baseline is |", "|---|--:|--:|--:|--:|---|"]
     for figure in chosen:
         if "ms" in figure:
             rows.append(
-                f"| {figure['what']} | {number(figure['ms'])} ms | {number(figure['floor_ms'])} ms | {figure['ratio']:.2f} | "
-                f"{number(max(figure['difference_ms'], 0))} ms | {figure['floor_is']} |"
+                f"| {figure['what']} | {number(figure['ms'])} ms | {number(figure['baseline_ms'])} ms | {figure['ratio']:.2f} | "
+                f"{number(max(figure['difference_ms'], 0))} ms | {figure['baseline_is']} |"
             )
     rows += ["", "| what | figure |", "|---|--:|"]
     rows += [f"| {figure['what']} | {number(figure['value'])} {figure['unit']} |" for figure in chosen if "value" in figure]
@@ -171,11 +171,11 @@ def peer_cell(figures, kind, peer):
 def fleet_rows(figures):
     """Ours on PostgreSQL and each peer that is a fleet as well: how much of each a second."""
     who = {"etude": "**etude**"} | {peer: f"{name} {find(figures, f'peers.versions.{peer}')}" for peer, (name, _, can) in peers.PEERS.items() if "fleet" in can}
-    measured = {name: told for peer, name in who.items() if isinstance(told := find(figures, f"peers.kinds.fleet.{peer}"), dict)}
+    measured = {name: reported for peer, name in who.items() if isinstance(reported := find(figures, f"peers.kinds.fleet.{peer}"), dict)}
     if len(measured) < 2:
         return []
     rows = ["", "| a second | submissions, 32 at once | whole runs of ten steps | steps of 64 runs at once |", "|---|--:|--:|--:|"]
-    return rows + [f"| {name} | {number(told['submit'])} | {number(told['runs'])} | {number(told['records'])} |" for name, told in measured.items()]
+    return rows + [f"| {name} | {number(reported['submit'])} | {number(reported['runs'])} | {number(reported['records'])} |" for name, reported in measured.items()]
 
 
 def bare_call(figures):
@@ -185,13 +185,13 @@ def bare_call(figures):
 
 def failures(figures):
     """What the peers that failed said."""
-    told = [
+    reported = [
         f"- {name} fails at *{what}*: {value[:200]}"
         for peer, (name, _, _) in peers.PEERS.items()
         for kind, (what, _) in KINDS.items()
         if isinstance(value := of_peer(figures, kind, peer), str)
     ]
-    return "\n" + "\n".join(told) + "\n" if told else ""
+    return "\n" + "\n".join(reported) + "\n" if reported else ""
 
 
 def ahead(figures):
@@ -210,15 +210,15 @@ def ahead(figures):
 
 def warm(figures):
     """From how many steps on a warm worker makes Python steps five times cheaper, its start included."""
-    ten, step = figures["floors"].get("python/warm"), figures["floors"].get("python/step")
+    ten, step = figures["baselines"].get("python/warm"), figures["baselines"].get("python/step")
     if not ten or not step:
         return ""
-    start, saved = ten["ms"] - 10 * step["ms"], step["floor_ms"] - 5 * step["ms"]
+    start, saved = ten["ms"] - 10 * step["ms"], step["baseline_ms"] - 5 * step["ms"]
     if saved <= 0:
         return ""
     many = math.ceil(max(5 * start, 0) / saved)
     return f"""
-A warm worker makes ten steps of Python {ten['floor_ms'] / ten['ms']:.1f} times cheaper, because the run and the interpreter start once, in {number(max(start, 0))} ms;
+A warm worker makes ten steps of Python {ten['baseline_ms'] / ten['ms']:.1f} times cheaper, because the run and the interpreter start once, in {number(max(start, 0))} ms;
 five times is reached with {many} steps.
 """
 
@@ -251,22 +251,22 @@ def footprint_rows(figures):
 def concurrency(root, figures):
     """Why the promise about concurrent runs cannot be kept on this machine, as far as that was measured."""
     names = ("ideal", "cpu", "bare-cpu", "server-cpu", "plain", "plain-cpu")
-    told = {name: find(figures, f"floors.concurrent/{name}.value") for name in names}
-    cores, both = find(figures, "machine.cores"), figures["floors"].get("concurrent", {})
-    promised = next(budget["most"] for budget in budgets_of(root) if budget["of"] == "floors.concurrent.over_ideal")
-    if None in told.values() or not cores or both["over_ideal"] <= promised:
+    reported = {name: find(figures, f"baselines.concurrent/{name}.value") for name in names}
+    cores, both = find(figures, "machine.cores"), figures["baselines"].get("concurrent", {})
+    promised = next(budget["most"] for budget in budgets_of(root) if budget["of"] == "baselines.concurrent.over_ideal")
+    if None in reported.values() or not cores or both["over_ideal"] <= promised:
         return ""
-    over = lambda ms: f"{ms / told['ideal']:.2f}"
-    end = "So the promise is out of reach here for anyone who writes answers down: it leaves less than such a client takes.\n" if told["plain"] / told["ideal"] > promised else ""
+    over = lambda ms: f"{ms / reported['ideal']:.2f}"
+    end = "So the promise is out of reach here for anyone who writes answers down: it leaves less than such a client takes.\n" if reported["plain"] / reported["ideal"] > promised else ""
     return f"""
-What keeps 1,000 runs from the ideal is the processor. In the ideal {number(told['ideal'])} ms {cores} cores have {number(cores * told['ideal'])} ms to give. The server that stands
-for the models takes {number(told['server-cpu'])} ms of them. Asked of it in the same rounds:
+What keeps 1,000 runs from the ideal is the processor. In the ideal {number(reported['ideal'])} ms {cores} cores have {number(cores * reported['ideal'])} ms to give. The server that stands
+for the models takes {number(reported['server-cpu'])} ms of them. Asked of it in the same rounds:
 
 | who asks | times the ideal | processor time |
 |---|--:|--:|
-| bytes written to sockets, and the answers read | {over(both['floor_ms'])} | {number(told['bare-cpu'])} ms |
-| an ordinary HTTP client, and a row in SQLite for each answer; nothing checked, nothing to resume | {over(told['plain'])} | {number(told['plain-cpu'])} ms |
-| 1,000 runs of `etude` | {over(both['ms'])} | {number(told['cpu'])} ms |
+| bytes written to sockets, and the answers read | {over(both['baseline_ms'])} | {number(reported['bare-cpu'])} ms |
+| an ordinary HTTP client, and a row in SQLite for each answer; nothing checked, nothing to resume | {over(reported['plain'])} | {number(reported['plain-cpu'])} ms |
+| 1,000 runs of `etude` | {over(both['ms'])} | {number(reported['cpu'])} ms |
 
 {end}"""
 
@@ -300,13 +300,13 @@ Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on
 
 The same work without a runner.
 
-{chr(10).join(floors(figures, lambda name: not is_service(name) and not is_fleet(name)))}
+{chr(10).join(baselines(figures, lambda name: not is_service(name) and not is_fleet(name)))}
 
 ## The service
 
 `etude serve` and `etude mcp`, each beside the least that does the same: a route or a loop with the same bytes, a bare query, a bare process.
 
-{chr(10).join(floors(figures, is_service))}
+{chr(10).join(baselines(figures, is_service))}
 
 Pages in Chromium, each beside a static page of the same bytes:
 
@@ -317,7 +317,7 @@ Pages in Chromium, each beside a static page of the same bytes:
 The engine on PostgreSQL, which runs on the same machine with commits on the disk, beside that disk, beside SQLite, and beside `pgbench` with the statement of an append. Clients and server share
 the processors. Leases have their default times.
 
-{chr(10).join(floors(figures, is_fleet))}
+{chr(10).join(baselines(figures, is_fleet))}
 
 Interleaved with other runners. Ours are records that the process has made; Restate's are steps of one Python service, which do nothing and share the processors too, and its submissions come from Python.
 {chr(10).join(fleet_rows(figures))}

@@ -9,7 +9,7 @@ import sys
 import time
 
 # Starts a program, waits for it and prints what it has used. In a process of its own and without the site packages,
-# because what a child has needed is never told as less than what its parent had at the moment of the fork.
+# because what a child has needed is never reported as less than what its parent had at the moment of the fork.
 LAUNCHER = """
 import json, os, sys
 devnull = os.open(os.devnull, os.O_RDWR)
@@ -23,8 +23,8 @@ print(json.dumps({"status": os.waitstatus_to_exitcode(status), "peak_kib": used.
 def used(words, env=None, cwd=None):
     """The processor time and the highest memory of a program that runs to its end."""
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, *map(str, words)]
-    told = subprocess.run(launcher, env=env, cwd=cwd, capture_output=True, text=True, check=True)
-    return json.loads(told.stdout)
+    reported = subprocess.run(launcher, env=env, cwd=cwd, capture_output=True, text=True, check=True)
+    return json.loads(reported.stdout)
 
 
 def home(place):

@@ -105,8 +105,8 @@ def node_program(place):
 
 
 def version(words):
-    told = subprocess.run(words, capture_output=True, text=True, check=False)
-    return told.stdout.strip() if told.returncode == 0 else None
+    reported = subprocess.run(words, capture_output=True, text=True, check=False)
+    return reported.stdout.strip() if reported.returncode == 0 else None
 
 
 def versions(place):
@@ -172,18 +172,18 @@ def of_commands(work, kind, commands, of_last="", synchronous="normal"):
 
 def timed(command, env, cwd, is_killed=False):
     since = time.perf_counter()
-    told = subprocess.run([str(word) for word in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    reported = subprocess.run([str(word) for word in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     took = (time.perf_counter() - since) * 1e3
-    if told.returncode != (-signal.SIGKILL if is_killed else 0):
-        raise RuntimeError((told.stderr or told.stdout).strip().splitlines()[-1:] or ["failed"])
-    return took, told.stdout
+    if reported.returncode != (-signal.SIGKILL if is_killed else 0):
+        raise RuntimeError((reported.stderr or reported.stdout).strip().splitlines()[-1:] or ["failed"])
+    return took, reported.stdout
 
 
 class Etude:
     """Our own program, on the work that the peers are given."""
 
-    def __init__(self, program, floors, work, kinds, models):
-        self.program, self.floors, self.work, self.models = program, floors, work, models
+    def __init__(self, program, baselines, work, kinds, models):
+        self.program, self.baselines, self.work, self.models = program, baselines, work, models
         self.env = footprint.home(work / "home") | {"MODEL_ADDRESS": models.address}
         self.app = footprint.app(work, "one", ["cat out.json"])
         footprint.app(work, "steps", ["cat out.json"] * STEPS)
@@ -212,17 +212,17 @@ class Etude:
             return self.models.beyond_bare(lambda: timed(self.run("talk", self.talk) + strict, self.env, self.work))
         if kind == "fleet":
             return self.fleet()
-        return self.of_floors(kind)
+        return self.of_baselines(kind)
 
     def fleet(self):
-        _, told = timed([self.floors, "--json", "fleet/queue", "fleet/append"], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
-        found = {figure["key"]: figure.get("value") for figure in map(json.loads, told.splitlines())}
+        _, reported = timed([self.baselines, "--json", "fleet/queue", "fleet/append"], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
+        found = {figure["key"]: figure.get("value") for figure in map(json.loads, reported.splitlines())}
         return {"submit": found["fleet/submit"], "runs": found["fleet/runs"], "records": found["fleet/append-64"]}
 
-    def of_floors(self, kind):
+    def of_baselines(self, kind):
         scenario = {"durable": "llm/strict", "concurrent": "concurrent/100"}.get(kind, kind)
-        _, told = timed([self.floors, "--json", "--quick", scenario], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
-        figure = next(found for line in told.splitlines() if (found := json.loads(line))["key"] == scenario)
+        _, reported = timed([self.baselines, "--json", "--quick", scenario], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
+        figure = next(found for line in reported.splitlines() if (found := json.loads(line))["key"] == scenario)
         return figure["ms"] / 200 if kind == "durable" else figure.get("ms", figure.get("value"))
 
     def resume(self):
@@ -250,9 +250,9 @@ def measure_peer(peer, kind, place, work, etude):
             (where / "resumed").touch()
         if kind in TALKS:
             return etude.models.beyond_bare(once)
-        took, told = once()
+        took, reported = once()
         from_outside = kind in ("one", "resumed") or peer in OF_FILES
-        return took if from_outside else json.loads(told.strip().splitlines()[-1])
+        return took if from_outside else json.loads(reported.strip().splitlines()[-1])
     except (RuntimeError, subprocess.TimeoutExpired, StopIteration, IndexError, ValueError) as error:
         return str(error).replace(str(work), "").replace(str(place), "").strip("[]'\"") or "failed"
 
@@ -267,7 +267,7 @@ def weights(program_words, found, place, work, env):
     return {peer: {"memory_mib": figure["peak_kib"] / 1024, "cpu_ms": figure["cpu_ms"]} for peer, figure in used.items() if figure["status"] == 0}
 
 
-def measure(program, floors, place, work, quick, kinds=None):
+def measure(program, baselines, place, work, quick, kinds=None):
     """Ours and theirs in turn. Whole programs are timed from outside; what is in the process tells its own time."""
     kinds = kinds or list(ROUNDS)
     prepare(work)
@@ -275,7 +275,7 @@ def measure(program, floors, place, work, quick, kinds=None):
     found = {peer: version for peer, version in versions(place).items() if set(PEERS[peer][2]) & set(kinds)}
     figures = {"versions": found, "node": version([node_program(place), "--version"]), "kinds": {}}
     with workloads.ModelServer() as models:
-        etude = Etude(program, floors, work, kinds, models)
+        etude = Etude(program, baselines, work, kinds, models)
         for kind in kinds:
             figures["kinds"][kind] = in_turn(kind, 1 if quick else ROUNDS[kind], found, place, etude)
         if models.bares:

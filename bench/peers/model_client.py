@@ -11,7 +11,7 @@ def ask(prompt):
     asked = json.dumps({"model": "m", "messages": [{"role": "user", "content": prompt}]})
     connection.request("POST", "/v1/chat/completions", asked, {"content-type": "application/json"})
     answer = connection.getresponse()
-    told = answer.read()
+    reported = answer.read()
     if answer.status != 200:
         raise RuntimeError(f"the model answered {answer.status}")
-    return json.loads(told)["choices"][0]["message"]["content"]
+    return json.loads(reported)["choices"][0]["message"]["content"]

@@ -22,7 +22,7 @@ BODY = json.dumps(
 arrivals = []
 
 
-def told():
+def reported():
     """What was seen since the last time."""
     calls = len(arrivals)
     each = (arrivals[-1] - arrivals[0]) / (calls - 1) * 1e3 if calls > 1 else None
@@ -42,7 +42,7 @@ class Handler(socketserver.StreamRequestHandler):
             self.rfile.read(length)
             if asked.startswith(b"POST"):
                 arrivals.append(time.perf_counter())
-            body = BODY if asked.startswith(b"POST") else told()
+            body = BODY if asked.startswith(b"POST") else reported()
             self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
 

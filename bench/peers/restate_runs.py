@@ -101,13 +101,13 @@ def post_all(host, path, body, count, threads):
 
 
 async def fleet(host):
-    """What `fleet/queue` and `fleet/append` of the floors measure: submissions that wait, whole runs of ten steps, steps of 64 runs at once."""
+    """What `fleet/queue` and `fleet/append` of the baselines measure: submissions that wait, whole runs of ten steps, steps of 64 runs at once."""
 
     async def elsewhere(path, body, count, threads):
         words = [sys.executable, __file__, "post", host, path, json.dumps(body), str(count), str(threads)]
         client = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-        told, _ = await client.communicate()
-        return float(told)
+        reported, _ = await client.communicate()
+        return float(reported)
 
     submit = await elsewhere("/Bench/waiting/send?delay=3600s", {"count": 10}, 3200, 32)
     records = 64 * 200 / (64 / await elsewhere("/Bench/steps", {"what": "nothing", "count": 200}, 64, 64))

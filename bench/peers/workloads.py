@@ -18,7 +18,7 @@ LARGE = 100 * 1000 * 1000
 PIPELINES = 10_000
 CALLS = 100
 
-# The schema and the answer of `schema` in crates/etude-bench/benches/floors/durable.rs, whose figure ours is.
+# The schema and the answer of `schema` in crates/etude-bench/benches/baselines/durable.rs, whose figure ours is.
 ISSUE = {"file": "src/some/where.rs", "line": 17, "severity": "medium", "message": "this can be simpler"}
 REVIEW = {"summary": "twenty things to look at", "issues": [ISSUE] * 20}
 REVIEW_SCHEMA = {
@@ -76,7 +76,7 @@ def commands(work):
 
 
 def pipelines(work):
-    """An app of very many of them, as in the floors."""
+    """An app of very many of them, as in the baselines."""
     for at in range(PIPELINES):
         directory = work / f"many/pipelines/p{at:05}"
         (directory / "steps").mkdir(parents=True)

@@ -16,20 +16,20 @@ const BODY: usize = 400;
 fn main() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     println!("µs per append of {BODY} bytes{:>22}{:>9}{:>9}{:>9}", "mean", "p50", "p99", "max");
-    floor(&dir.path().join("floor-write"), 20_000, false);
+    baseline(&dir.path().join("baseline-write"), 20_000, false);
     sessions(&dir.path().join("normal-1"), Sync::Normal, 1, 20_000);
     sessions(&dir.path().join("normal-16"), Sync::Normal, 16, 2_000);
-    floor(&dir.path().join("floor-sync"), 500, true);
+    baseline(&dir.path().join("baseline-sync"), 500, true);
     sessions(&dir.path().join("strict-1"), Sync::Strict, 1, 500);
     sessions(&dir.path().join("strict-16"), Sync::Strict, 16, 200);
-    floor(&dir.path().join("floor-sync-again"), 500, true);
+    baseline(&dir.path().join("baseline-sync-again"), 500, true);
     println!();
     println!("µs per operation{:>36}{:>9}{:>9}{:>9}", "mean", "p50", "p99", "max");
     whole_runs(&dir.path().join("runs"));
 }
 
 /// Bare appends to a file.
-fn floor(path: &Path, count: usize, sync: bool) {
+fn baseline(path: &Path, count: usize, sync: bool) {
     let mut file = File::create(path).expect("a file");
     let bytes = [b'x'; BODY];
     let times = measure(count, |_| {
@@ -38,7 +38,7 @@ fn floor(path: &Path, count: usize, sync: bool) {
             file.sync_data().expect("fdatasync");
         }
     });
-    report(if sync { "floor: write + fdatasync" } else { "floor: write" }, times, None);
+    report(if sync { "baseline: write + fdatasync" } else { "baseline: write" }, times, None);
 }
 
 /// Appends from several concurrent sessions.
@@ -61,13 +61,13 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
 
 /// Measures a command that runs one step, and in turn the minimum that leaves the same on disk, so that both meet the same noise.
 fn whole_runs(dir: &Path) {
-    let (mut floors, mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut baselines, mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     std::fs::create_dir_all(dir).expect("a directory");
-    let file = dir.join("floor");
+    let file = dir.join("baseline");
     for number in 0..200 {
         let since = Instant::now();
         bare_run(&file);
-        floors.push(since.elapsed());
+        baselines.push(since.elapsed());
         let since = Instant::now();
         let engine = open(dir, Sync::Normal);
         opens.push(since.elapsed());
@@ -86,12 +86,12 @@ fn whole_runs(dir: &Path) {
         times.sort();
         times[times.len() / 2].as_secs_f64()
     };
-    let ratio = (median(&opens) + median(&runs) + median(&drops)) / median(&floors);
-    report("floor: open, three writes, close", floors, None);
+    let ratio = (median(&opens) + median(&runs) + median(&drops)) / median(&baselines);
+    report("baseline: open, three writes, close", baselines, None);
     report("open", opens, None);
     report("create, append, set_state", runs, None);
     report("drop", drops, None);
-    println!("all of it / floor: {ratio:.1} times (medians)");
+    println!("all of it / baseline: {ratio:.1} times (medians)");
 }
 
 /// Opens a file, writes the bytes of a run with one step, and closes it.

@@ -22,18 +22,18 @@ pub(crate) const BODY: usize = 400;
 /// Records of steps in the journal: their latency, and their rate with many runs at once. The baseline is the disk: bare
 /// appends to a file, with `fdatasync` where the journal waits for the disk.
 pub(crate) fn durable(report: &mut Report, home: &Path) {
-    for (sync, word, what, floor, count) in [
+    for (sync, word, what, baseline, count) in [
         (Sync::Normal, "normal", "one step into the journal", "one write to a file", 10_000),
         (Sync::Strict, "strict", "one step into the journal, on the disk", "one write and one `fdatasync`", 300),
     ] {
-        let floors = appends(&home.join(format!("floor-{word}")), count, sync == Sync::Strict);
+        let baselines = appends(&home.join(format!("baseline-{word}")), count, sync == Sync::Strict);
         let (times, alone) = sessions(&home.join(word), sync, 1, count);
         let key = format!("durable/{word}");
         for (name, share) in [("p95", 95), ("p99", 99)] {
             let slow = ms(quantile(times.clone(), share));
             report.figure(&format!("{key}-{name}"), &format!("{what}: {share} of 100 take at most"), slow, "ms");
         }
-        report.pair(&Pair { key: &key, what, floor }, times, floors);
+        report.pair(&Pair { key: &key, what, baseline }, times, baselines);
         report.figure(&format!("{key}-rate"), &format!("{what}, by one run"), alone, "steps a second");
         let (times, per_second) = sessions(&home.join(format!("{word}-60")), sync, 60, count / 60);
         report.figure(&format!("{key}-60"), &format!("{what}, of 60 runs at once"), ms(quartiles(times)[1]), "ms");
@@ -127,14 +127,14 @@ pub(crate) fn schema(report: &mut Report, _home: &Path) {
     let pair = Pair {
         key: "schema",
         what: "500 answers against a schema (20 objects each)",
-        floor: "reading their text as JSON",
+        baseline: "reading their text as JSON",
     };
     let ours = || (0..EACH).for_each(|_| assert!(compiled.violations(std::hint::black_box(&value)).is_empty()));
-    let floor = || {
+    let baseline = || {
         for _ in 0..EACH {
             let read: Value = serde_json::from_str(std::hint::black_box(&text)).expect("JSON");
             std::hint::black_box(read);
         }
     };
-    report.compare(&pair, 15, ours, floor);
+    report.compare(&pair, 15, ours, baseline);
 }

@@ -71,7 +71,7 @@ pub(crate) fn get(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "serve/get",
         what: "6,400 times `GET /v1/runs/ID` on 64 connections",
-        floor: "an axum route with the same bytes",
+        baseline: "an axum route with the same bytes",
     };
     let [_, took, _] = report.compare(&pair, 9, || load(served.process.port), || load(bare.port));
     let rate = (CONNECTIONS * EACH) as f64 / took.as_secs_f64();
@@ -107,11 +107,11 @@ pub(crate) fn list(report: &mut Report, home: &Path) {
                 times[1].push(since.elapsed());
             }
         });
-        let [ours, floor] = times;
+        let [ours, baseline] = times;
         let key = format!("serve/list-{}", count / 1_000);
         let what = format!("`GET /v1/runs`, 50 of {word}, filtered");
         let slow = quantile(ours.clone(), 99);
-        report.pair(&Pair { key: &key, what: &what, floor: "the bare query" }, ours, floor);
+        report.pair(&Pair { key: &key, what: &what, baseline: "the bare query" }, ours, baseline);
         let figure = format!("{what}: 99 of 100 take at most");
         report.figure(&format!("{key}-p99"), &figure, slow.as_secs_f64() * 1e3, "ms");
     }
@@ -171,7 +171,7 @@ pub(crate) fn post(report: &mut Report, home: &Path) {
     let port = served.process.port;
     let dir = home.join("app/pipelines/one");
     let pair =
-        Pair { key: "serve/post", what: "`POST /v1/runs` that waits, one code step", floor: "the step's process" };
+        Pair { key: "serve/post", what: "`POST /v1/runs` that waits, one code step", baseline: "the step's process" };
     let ours = || {
         let response = served.wait(http::once(port, &request));
         let run: serde_json::Value = serde_json::from_slice(&response.body).expect("a document");
@@ -192,16 +192,16 @@ pub(crate) fn starts(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "serve/starts",
         what: "1,600 runs accepted, on 8 connections",
-        floor: "1,600 rows, each in a transaction of its own, on the disk",
+        baseline: "1,600 rows, each in a transaction of its own, on the disk",
     };
     let ours = || served.wait(http::load(served.process.port, &request, STARTERS, STARTS / STARTERS));
-    let floor = || {
+    let baseline = || {
         let mut insert = rows.prepare_cached("insert into rows values (?1)").expect("a statement");
         for _ in 0..STARTS {
             insert.execute(["x".repeat(400)]).expect("a row");
         }
     };
-    let [_, took, _] = report.compare(&pair, 5, ours, floor);
+    let [_, took, _] = report.compare(&pair, 5, ours, baseline);
     report.figure("serve/starts-rate", "runs accepted", STARTS as f64 / took.as_secs_f64(), "a second");
 }
 
@@ -218,9 +218,10 @@ pub(crate) fn listening(report: &mut Report, home: &Path) {
         run(home, &["--version"]);
         times[1].push(since.elapsed());
     }
-    let [ours, floor] = times;
-    let pair = Pair { key: "serve/listening", what: "a server listens, with 10,000 runs", floor: "`etude --version`" };
-    report.pair(&pair, ours, floor);
+    let [ours, baseline] = times;
+    let pair =
+        Pair { key: "serve/listening", what: "a server listens, with 10,000 runs", baseline: "`etude --version`" };
+    report.pair(&pair, ours, baseline);
 }
 
 /// Cost of a server with nothing to do, beside a bare one: ten schedules that are not due, a hundred quiet streams.
@@ -258,6 +259,6 @@ pub(crate) fn idle(report: &mut Report, home: &Path) {
     report.figure("serve/idle-bare-memory", "a bare server with 100 connections: memory", bare.memory("VmRSS"), "MiB");
     let ours = share(&served.process, before[0]);
     report.figure("serve/idle-processor", &format!("{what}: share of a core"), ours, "%");
-    let floor = share(&bare, before[1]);
-    report.figure("serve/idle-bare-processor", "a bare server with 100 connections: share of a core", floor, "%");
+    let baseline = share(&bare, before[1]);
+    report.figure("serve/idle-bare-processor", "a bare server with 100 connections: share of a core", baseline, "%");
 }

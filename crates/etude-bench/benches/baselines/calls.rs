@@ -24,7 +24,7 @@ pub(crate) fn llm_steps(home: &Path, count: usize, address: SocketAddr) -> Strin
 /// A program that makes 200 model steps, against one that makes one.
 pub(crate) fn llm_program(report: &mut Report, home: &Path, app: &str, address: SocketAddr) {
     let one = llm_steps(&home.join("one"), 1, address);
-    let pair = Pair { key: "llm/program", what: "200 model steps", floor: "a program with one model step" };
+    let pair = Pair { key: "llm/program", what: "200 model steps", baseline: "a program with one model step" };
     let talk = |app: &str| run(home, &["run", "-C", app, "-p", "talk", "-q"]);
     report.compare(&pair, 9, || talk(app), || talk(&one));
 }
@@ -33,9 +33,10 @@ pub(crate) fn llm(report: &mut Report, home: &Path) {
     let address = server::start(Duration::ZERO);
     let app = llm_steps(home, CALLS, address);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let pair = Pair { key: "llm", what: "200 model steps, end to end", floor: "200 bare requests on one connection" };
-    let floor = || runtime.block_on(bare(address, CALLS, || {}));
-    report.compare(&pair, 9, || run(home, &["run", "-C", &app, "-p", "talk", "-q"]), floor);
+    let pair =
+        Pair { key: "llm", what: "200 model steps, end to end", baseline: "200 bare requests on one connection" };
+    let baseline = || runtime.block_on(bare(address, CALLS, || {}));
+    report.compare(&pair, 9, || run(home, &["run", "-C", &app, "-p", "talk", "-q"]), baseline);
     llm_program(report, home, &app, address);
 }
 
@@ -47,12 +48,12 @@ pub(crate) fn strict(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "llm/strict",
         what: "200 model steps with `--strict`",
-        floor: "200 bare requests on one connection, a sync after each",
+        baseline: "200 bare requests on one connection, a sync after each",
     };
     let mut file = File::create(home.join("synced")).expect("a file");
     let mut sync = || file.write_all(&[0; 4096]).and_then(|()| file.sync_data()).expect("a sync");
-    let floor = || runtime.block_on(bare(address, CALLS, &mut sync));
-    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "talk", "-q", "--strict"]), floor);
+    let baseline = || runtime.block_on(bare(address, CALLS, &mut sync));
+    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "talk", "-q", "--strict"]), baseline);
 }
 
 /// Sends minimal requests, one after the other on one connection, and calls `after` after each.

@@ -11,7 +11,7 @@ const PIPELINES: usize = 10_000;
 const SKILLS: usize = 5_000;
 
 pub(crate) fn start(report: &mut Report, home: &Path) {
-    let pair = Pair { key: "start", what: "`etude --version`", floor: "`true`" };
+    let pair = Pair { key: "start", what: "`etude --version`", baseline: "`true`" };
     report.compare(&pair, 100, || run(home, &["--version"]), bare_process);
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn bare_process() {
 pub(crate) fn list(report: &mut Report, home: &Path) {
     let app = apps::of_pipelines(home, PIPELINES);
     let path = app.display().to_string();
-    let pair = Pair { key: "list", what: "`etude list` over 10,000 pipelines", floor: "reading their files" };
+    let pair = Pair { key: "list", what: "`etude list` over 10,000 pipelines", baseline: "reading their files" };
     let ours = || run(home, &["list", "-C", &path, "--format", "json"]);
     report.compare(&pair, 7, ours, || read_each(&app.join("pipelines"), "pipeline.yaml"));
 }
@@ -33,7 +33,7 @@ pub(crate) fn skills(report: &mut Report, home: &Path) {
     let start = home.join("elsewhere");
     fs::create_dir_all(&start).expect("a directory");
     let start = start.display().to_string();
-    let pair = Pair { key: "skills", what: "`etude skill list` over 5,000 skills", floor: "reading their files" };
+    let pair = Pair { key: "skills", what: "`etude skill list` over 5,000 skills", baseline: "reading their files" };
     let ours = || run(home, &["skill", "list", "-C", &start, "--format", "json"]);
     report.compare(&pair, 7, ours, || read_each(&root, "SKILL.md"));
 }
@@ -57,13 +57,13 @@ pub(crate) fn check(report: &mut Report, home: &Path) {
     }
     let path = app.display().to_string();
     let pair =
-        Pair { key: "check", what: "`etude check` over 1,000 skills of a project", floor: "reading their files" };
-    let floor = || {
+        Pair { key: "check", what: "`etude check` over 1,000 skills of a project", baseline: "reading their files" };
+    let baseline = || {
         let entries = fs::read_dir(app.join("skills")).expect("the skills").flatten();
         let bytes: usize = entries.map(|entry| fs::read(entry.path()).expect("a file").len()).sum();
         assert!(bytes > 1_000_000);
     };
-    report.compare(&pair, 21, || run(home, &["check", "-C", &path]), floor);
+    report.compare(&pair, 21, || run(home, &["check", "-C", &path]), baseline);
 }
 
 fn read_each(dir: &Path, name: &str) {
@@ -79,15 +79,15 @@ pub(crate) fn route(report: &mut Report, home: &Path) {
     let app = apps::of_routes(home);
     let pipelines = app.join("pipelines");
     let app = app.display().to_string();
-    let floor_is = "a bare process and reading their files";
-    let pair = Pair { key: "route", what: "`etude route` among 150 pipelines", floor: floor_is };
+    let baseline_is = "a bare process and reading their files";
+    let pair = Pair { key: "route", what: "`etude route` among 150 pipelines", baseline: baseline_is };
     let request = "could somebody please look over the newest invoice";
     let ours = || run(home, &["route", request, "-C", &app, "--mode", "embedded", "--format", "json"]);
-    let floor = || {
+    let baseline = || {
         bare_process();
         read_each(&pipelines, "pipeline.yaml");
     };
-    report.compare(&pair, 20, ours, floor);
+    report.compare(&pair, 20, ours, baseline);
     let cases: String = (0..500)
         .map(|at| {
             let request =

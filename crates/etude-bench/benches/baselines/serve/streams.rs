@@ -99,13 +99,13 @@ pub(crate) fn streams(report: &mut Report, home: &Path) {
         follow_all(port, &request, || bare.go()).await;
     });
     // The process has ended; its figures remain until it is reaped.
-    let floor = bare.used() - before;
+    let baseline = bare.used() - before;
     let pair = Pair {
         key: "serve/streams",
         what: "processor time of 1,000 streams of a run at 100 events/s",
-        floor: "a loop that writes the same bytes to 1,000 sockets",
+        baseline: "a loop that writes the same bytes to 1,000 sockets",
     };
-    report.pair(&pair, vec![used], vec![floor]);
+    report.pair(&pair, vec![used], vec![baseline]);
     let share = |share: usize| lags[(lags.len() * share / 100).min(lags.len() - 1)].as_secs_f64() * 1e3;
     report.figure("serve/streams-median", "streams behind the journal: median", share(50), "ms");
     report.figure("serve/streams-p99", "streams behind the journal: 99 of 100 are at most", share(99), "ms");
@@ -196,13 +196,13 @@ pub(crate) fn catch_up(report: &mut Report, home: &Path) {
         assert!(rows >= items.len());
     }
     let memory = served.process.memory("VmHWM") - idle;
-    let [ours, floor] = times;
+    let [ours, baseline] = times;
     let pair = Pair {
         key: "serve/catch-up",
         what: "a stream that catches up a run of 50,000 effects",
-        floor: "reading its records with SQLite",
+        baseline: "reading its records with SQLite",
     };
-    let [_, took, _] = report.pair(&pair, ours, floor);
+    let [_, took, _] = report.pair(&pair, ours, baseline);
     report.figure("serve/catch-up-events", "events of that", events as f64, "");
     report.figure("serve/catch-up-rate", "the same", events as f64 / took.as_secs_f64(), "events a second");
     report.figure("serve/catch-up-memory", "memory of that over idle, at its highest", memory, "MiB");

@@ -19,7 +19,7 @@ pub(crate) struct Pair<'a> {
     /// Description of the operation, for people.
     pub(crate) what: &'a str,
     /// Description of the baseline, for people.
-    pub(crate) floor: &'a str,
+    pub(crate) baseline: &'a str,
 }
 
 impl Report {
@@ -38,39 +38,39 @@ impl Report {
         pair: &Pair<'_>,
         rounds: usize,
         mut ours: impl FnMut(),
-        mut floor: impl FnMut(),
+        mut baseline: impl FnMut(),
     ) -> [Duration; 3] {
         let mut times = [Vec::new(), Vec::new()];
         ours();
-        floor();
+        baseline();
         for _ in 0..self.rounds(rounds) {
-            for (at, run) in [&mut ours as &mut dyn FnMut(), &mut floor].into_iter().enumerate() {
+            for (at, run) in [&mut ours as &mut dyn FnMut(), &mut baseline].into_iter().enumerate() {
                 let begin = Instant::now();
                 run();
                 times[at].push(begin.elapsed());
             }
         }
-        let [ours, floor] = times;
-        self.pair(pair, ours, floor)
+        let [ours, baseline] = times;
+        self.pair(pair, ours, baseline)
     }
 
     /// Reports the medians of two series. Returns the quartiles of `ours`.
-    pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, floor: Vec<Duration>) -> [Duration; 3] {
+    pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, baseline: Vec<Duration>) -> [Duration; 3] {
         let rounds = ours.len();
-        let ([low, ours, high], [_, floor, _]) = (quartiles(ours), quartiles(floor));
+        let ([low, ours, high], [_, baseline, _]) = (quartiles(ours), quartiles(baseline));
         let found = [low, ours, high];
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let ratio = ours.as_secs_f64() / floor.as_secs_f64();
+        let ratio = ours.as_secs_f64() / baseline.as_secs_f64();
         if self.is_json {
-            let line = json!({"key": pair.key, "what": pair.what, "floor_is": pair.floor, "ms": ms(ours), "floor_ms": ms(floor),
+            let line = json!({"key": pair.key, "what": pair.what, "baseline_is": pair.baseline, "ms": ms(ours), "baseline_ms": ms(baseline),
                 "quartiles_ms": [ms(low), ms(high)], "rounds": rounds});
             println!("{line}");
         } else {
             println!(
-                "{:<58} {ours:>10.2?}   floor {floor:>10.2?} ({})   ratio {ratio:.2}   difference {:.2?}",
+                "{:<58} {ours:>10.2?}   baseline {baseline:>10.2?} ({})   ratio {ratio:.2}   difference {:.2?}",
                 pair.what,
-                pair.floor,
-                ours.saturating_sub(floor)
+                pair.baseline,
+                ours.saturating_sub(baseline)
             );
         }
         found

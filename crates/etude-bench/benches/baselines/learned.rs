@@ -51,7 +51,7 @@ pub(crate) fn learned(report: &mut Report, home: &Path) {
         run(home, &["run", "-C", &place, "-p", name, "-q"]);
         since.elapsed()
     };
-    let floor = || {
+    let baseline = || {
         let since = Instant::now();
         for _ in 0..CALLS {
             bare(&app, &["cat", "tools/out.json"], br#"{"tool":"get","args":{"id":"A-17"}}"#);
@@ -60,18 +60,18 @@ pub(crate) fn learned(report: &mut Report, home: &Path) {
     };
     ours("short");
     ours("long");
-    floor();
+    baseline();
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..report.rounds(25) {
         let (short, long) = (ours("short"), ours("long"));
         times[0].push(long.saturating_sub(short) / (MORE - 1));
-        times[1].push(floor());
+        times[1].push(baseline());
     }
-    let [more, floors] = times;
+    let [more, baselines] = times;
     let pair = Pair {
         key: "learned",
         what: "five tool calls of a learned pipeline, with a binding",
-        floor: "their processes",
+        baseline: "their processes",
     };
-    report.pair(&pair, more, floors);
+    report.pair(&pair, more, baselines);
 }

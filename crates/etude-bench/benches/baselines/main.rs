@@ -1,7 +1,7 @@
 //! The whole program against its baselines: the same work without a runner, measured alternately in the same session, so that
 //! both meet the same noise. The quoted figure is the ratio of medians.
 //!
-//! `floors [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`. With `--json` it prints one document a line, for `bench/run`.
+//! `baselines [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`. With `--json` it prints one document a line, for `bench/run`.
 
 #![expect(clippy::disallowed_methods, reason = "a baseline is a program without the host")]
 

@@ -168,7 +168,7 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
     let Some(server) = Server::start() else { return };
     let engine = server.engine(&home.join("cache"), 64);
     let count = report.rounds(1_000);
-    let floors = appends(&home.join("floor"), count, true);
+    let baselines = appends(&home.join("baseline"), count, true);
     let session = block_on(engine.create(&new_run("one"))).expect("a run");
     let body = "x".repeat(BODY);
     let ours =
@@ -177,9 +177,9 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "fleet/append",
         what: "one step into PostgreSQL, on the disk",
-        floor: "one write and one `fdatasync`",
+        baseline: "one write and one `fdatasync`",
     };
-    report.pair(&pair, ours, floors);
+    report.pair(&pair, ours, baselines);
     report.figure("fleet/append-rate", "records of one run", rate, "a second");
     let seconds = report.rounds(5);
     let by_hand = "the same statement by `pgbench`";
@@ -403,9 +403,9 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
             worker.wait().expect("it is dead");
         }
     }
-    let floor = times(20, |_| assert!(etude(home, &["--version"]).status().expect("a command").success()));
-    let pair = Pair { key: "fleet/ready", what: "a worker is ready", floor: "`etude --version`" };
-    report.pair(&pair, ready, floor);
+    let baseline = times(20, |_| assert!(etude(home, &["--version"]).status().expect("a command").success()));
+    let pair = Pair { key: "fleet/ready", what: "a worker is ready", baseline: "`etude --version`" };
+    report.pair(&pair, ready, baseline);
     report.figure("fleet/taken", "a killed worker's run is taken by another one", ms(quartiles(taken)[1]), "ms");
 }
 

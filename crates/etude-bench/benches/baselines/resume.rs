@@ -16,15 +16,15 @@ pub(crate) fn resume(report: &mut Report, home: &Path) {
     let long = Killed::new(&home.join("long"), STEPS);
     let short = Killed::new(&home.join("short"), 1);
     let what = "resume of a run of 1,000 steps, killed in the last one";
-    let floor = "a bare process, the last step's, and reading 1,000 records with SQLite";
-    let pair = Pair { key: "resume", what, floor };
-    let [mut longs, mut shorts, mut floors] = [const { Vec::new() }; 3];
+    let baseline = "a bare process, the last step's, and reading 1,000 records with SQLite";
+    let pair = Pair { key: "resume", what, baseline };
+    let [mut longs, mut shorts, mut baselines] = [const { Vec::new() }; 3];
     for _ in 0..report.rounds(15) {
         longs.push(long.resume());
         shorts.push(short.resume());
-        floors.push(long.floor());
+        baselines.push(long.baseline());
     }
-    report.pair(&pair, longs, floors);
+    report.pair(&pair, longs, baselines);
     let short = quartiles(shorts)[1].as_secs_f64() * 1e3;
     report.figure("resume/one", "resume of a run of one step", short, "ms");
 }
@@ -60,7 +60,7 @@ impl Killed {
     }
 
     /// Time to start a process, read the content of the journal, and run the remaining step.
-    fn floor(&self) -> Duration {
+    fn baseline(&self) -> Duration {
         self.put_back();
         let journal = self.home.join("state/etude/journal.db");
         let since = Instant::now();

@@ -29,7 +29,7 @@ impl Tools {
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut tools = Self { child, input, output, next: 0 };
-        let client = json!({"name": "floors", "version": "1"});
+        let client = json!({"name": "baselines", "version": "1"});
         let revision = "2025-11-25";
         tools.ask("initialize", &json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": client}));
         tools.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -72,12 +72,12 @@ pub(crate) fn tool(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "serve/tool",
         what: "a tool call over stdio, pipeline of one step",
-        floor: "the same by `POST /v1/runs` that waits",
+        baseline: "the same by `POST /v1/runs` that waits",
     };
     let ours = || {
         let result = tools.ask("tools/call", &json!({"name": "one", "arguments": {}}));
         assert_ne!(result["isError"], true, "{result}");
     };
-    let floor = || assert_eq!(served.wait(http::once(served.process.port, &request)).status, 201);
-    report.compare(&pair, 60, ours, floor);
+    let baseline = || assert_eq!(served.wait(http::once(served.process.port, &request)).status, 201);
+    report.compare(&pair, 60, ours, baseline);
 }

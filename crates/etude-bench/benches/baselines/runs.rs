@@ -34,7 +34,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     of_steps(home, "talk", (0..CALLS).map(|at| llm(&format!("s{at}"))));
     let place = home.display().to_string();
     let rounds = report.rounds(5);
-    let (mut ours, mut floors, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
+    let (mut ours, mut baselines, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
     let (mut plains, mut plain) = (Vec::new(), Value::Null);
     // The model server shares the processors, so its time is missing to the caller.
     let mut served_ms = 0;
@@ -44,7 +44,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
         let before = used().0;
         bare = of_child(&["--child-calls", &address, &place]);
         served_ms = used().0 - before;
-        floors.push(Duration::from_secs_f64(bare["wall_ms"].as_f64().unwrap_or_default() / 1e3));
+        baselines.push(Duration::from_secs_f64(bare["wall_ms"].as_f64().unwrap_or_default() / 1e3));
         plain = of_child(&["--child-plain", &address, &place]);
         plains.push(Duration::from_secs_f64(plain["wall_ms"].as_f64().unwrap_or_default() / 1e3));
     }
@@ -52,9 +52,9 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "concurrent",
         what: "1,000 runs at once, 10 calls of 100 ms each",
-        floor: "the same 10,000 calls by a bare client",
+        baseline: "the same 10,000 calls by a bare client",
     };
-    report.pair(&pair, ours, floors);
+    report.pair(&pair, ours, baselines);
     let figure = |name: &str| last[name].as_f64().unwrap_or_default();
     report.figure("concurrent/ideal", "what they have to wait", (LATENCY * CALLS as u32).as_secs_f64() * 1e3, "ms");
     report.figure("concurrent/cpu", "processor time of all 1,000 runs", figure("cpu_ms"), "ms");

@@ -40,23 +40,23 @@ pub(crate) fn app_of(home: &Path, steps: impl Iterator<Item = String>) -> (PathB
 
 pub(crate) fn one(report: &mut Report, home: &Path) {
     let (dir, app) = app_of(home, std::iter::once(code("s", "cat out.json")));
-    let pair = Pair { key: "one", what: "one-step run, end to end", floor: "the step's process" };
-    let floor = || drop(bare(&dir, &["cat", "out.json"], b"{}"));
-    report.compare(&pair, 60, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
-    let pair = Pair { key: "one/strict", what: "the same with `--strict`", floor: "the step's process and 3 syncs" };
+    let pair = Pair { key: "one", what: "one-step run, end to end", baseline: "the step's process" };
+    let baseline = || drop(bare(&dir, &["cat", "out.json"], b"{}"));
+    report.compare(&pair, 60, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), baseline);
+    let pair = Pair { key: "one/strict", what: "the same with `--strict`", baseline: "the step's process and 3 syncs" };
     let mut file = File::create(home.join("synced")).expect("a file");
-    let floor = || {
+    let baseline = || {
         drop(bare(&dir, &["cat", "out.json"], b"{}"));
         for _ in 0..3 {
             file.write_all(&[0; 4096]).and_then(|()| file.sync_data()).expect("a sync");
         }
     };
-    report.compare(&pair, 30, || run(home, &["run", "-C", &app, "-p", "p", "-q", "--strict"]), floor);
+    report.compare(&pair, 30, || run(home, &["run", "-C", &app, "-p", "p", "-q", "--strict"]), baseline);
 }
 
 pub(crate) fn steps(report: &mut Report, home: &Path) {
     let (dir, app) = app_of(home, (0..STEPS).map(|at| code(&format!("s{at}"), "cat out.json")));
-    let pair = Pair { key: "steps", what: "1,000 chained code steps", floor: "a bare loop over their processes" };
+    let pair = Pair { key: "steps", what: "1,000 chained code steps", baseline: "a bare loop over their processes" };
     report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), || bare_loop(&dir));
 }
 
@@ -84,13 +84,13 @@ pub(crate) fn data(report: &mut Report, home: &Path) {
     let pair = Pair {
         key: "data",
         what: "100 MB from one step to the next",
-        floor: "the two processes, with the bytes held in memory between them",
+        baseline: "the two processes, with the bytes held in memory between them",
     };
-    let floor = || {
+    let baseline = || {
         let value = bare(&dir, &["cat", &large], b"{}");
         bare(&dir, &["sh", "take.sh"], value.as_bytes());
     };
-    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
+    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), baseline);
 }
 
 /// Steps of Python: ten of them, with and without a warm interpreter, and the cost of one more.
@@ -111,24 +111,30 @@ pub(crate) fn python(report: &mut Report, home: &Path) {
     let dir = place.join("pipelines/cold");
     let place = place.display().to_string();
     let ours = |name: &str| run(home, &["run", "-C", &place, "-p", name, "-q"]);
-    let floor = |steps: u32| {
+    let baseline = |steps: u32| {
         for _ in 0..steps {
             bare(&dir, &[&python, "step.py"], br#"{"input":{},"steps":{}}"#);
         }
     };
-    let pair = Pair { key: "python", what: "ten steps of Python", floor: "their processes" };
-    report.compare(&pair, 7, || ours("cold"), || floor(10));
-    let pair =
-        Pair { key: "python/warm", what: "ten steps of Python with `worker: python`", floor: "their processes, cold" };
-    report.compare(&pair, 7, || ours("warm"), || floor(10));
-    let pair =
-        Pair { key: "python/step", what: "one more step of Python with `worker: python`", floor: "its process, cold" };
+    let pair = Pair { key: "python", what: "ten steps of Python", baseline: "their processes" };
+    report.compare(&pair, 7, || ours("cold"), || baseline(10));
+    let pair = Pair {
+        key: "python/warm",
+        what: "ten steps of Python with `worker: python`",
+        baseline: "their processes, cold",
+    };
+    report.compare(&pair, 7, || ours("warm"), || baseline(10));
+    let pair = Pair {
+        key: "python/step",
+        what: "one more step of Python with `worker: python`",
+        baseline: "its process, cold",
+    };
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..report.rounds(15) {
         // The fixed cost of a run, with the start of the interpreter, is in both.
         let (short, long) = (timed(|| ours("warm")), timed(|| ours("longer")));
         times[0].push(long.saturating_sub(short) / MORE);
-        times[1].push(timed(|| floor(MORE)) / MORE);
+        times[1].push(timed(|| baseline(MORE)) / MORE);
     }
     let [more, cold] = times;
     report.pair(&pair, more, cold);
@@ -158,7 +164,7 @@ pub(crate) fn sandbox(report: &mut Report, home: &Path) {
     };
     let closed = app(&home.join("closed"), "    sandbox: {network: false}\n");
     let open = app(&home.join("open"), "");
-    let pair = Pair { key: "sandbox", what: "40 code steps, each in a sandbox", floor: "the same run without" };
+    let pair = Pair { key: "sandbox", what: "40 code steps, each in a sandbox", baseline: "the same run without" };
     let ours = |app: &str| run(home, &["run", "-C", app, "-p", "p", "-q"]);
     report.compare(&pair, 9, || ours(&closed), || ours(&open));
 }
