@@ -42,7 +42,7 @@ const RESPONSE: Duration = Duration::from_secs(90);
 pub(crate) struct Remote {
     /// Name of the server as the user typed it; `None` for the server in this process.
     name: Option<String>,
-    way: RefCell<Arc<Way>>,
+    endpoint: RefCell<Arc<Endpoint>>,
     runtime: Runtime,
     /// The app that `--app` names.
     app: Option<String>,
@@ -50,12 +50,12 @@ pub(crate) struct Remote {
 
 /// Address of a server with the HTTP client for it.
 #[derive(Debug)]
-struct Way {
+struct Endpoint {
     address: Address,
     client: reqwest::Client,
 }
 
-impl Way {
+impl Endpoint {
     async fn find(name: Option<&str>) -> Result<Arc<Self>, Problem> {
         let address = match name {
             Some(name) => Address::find(name).await?,
@@ -95,8 +95,8 @@ impl Remote {
             .enable_all()
             .build()
             .map_err(|e| Problem::environment(format!("cannot start threads: {e}")))?;
-        let way = RefCell::new(runtime.block_on(Way::find(name.as_deref()))?);
-        Ok(Self { name, way, runtime, app })
+        let endpoint = RefCell::new(runtime.block_on(Endpoint::find(name.as_deref()))?);
+        Ok(Self { name, endpoint, runtime, app })
     }
 
     /// Runs a future on the client's runtime.
@@ -104,21 +104,21 @@ impl Remote {
         self.runtime.block_on(work)
     }
 
-    fn way(&self) -> Arc<Way> {
-        Arc::clone(&self.way.borrow())
+    fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.endpoint.borrow())
     }
 
     /// Looks for the server again, since a restarted one has another socket. If there is none, the old address stays.
     async fn find_again(&self) {
-        if let Ok(way) = Way::find(self.name.as_deref()).await {
-            self.way.replace(way);
+        if let Ok(endpoint) = Endpoint::find(self.name.as_deref()).await {
+            self.endpoint.replace(endpoint);
         }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let way = self.way();
-        let request = way.client.request(method, format!("{}{path}", way.address.base));
-        request.bearer_auth(way.address.token.expose())
+        let endpoint = self.endpoint();
+        let request = endpoint.client.request(method, format!("{}{path}", endpoint.address.base));
+        request.bearer_auth(endpoint.address.token.expose())
     }
 
     /// Sends a request. Any response but a success is a problem.
@@ -131,7 +131,7 @@ impl Remote {
     async fn respond(&self, request: RequestBuilder) -> Result<Response, Problem> {
         match tokio::time::timeout(RESPONSE, request.send()).await {
             Ok(sent) => sent.map_err(|error| self.unreachable(&error)),
-            Err(_) => Err(Problem::environment(format!("{} does not respond", self.way().address))),
+            Err(_) => Err(Problem::environment(format!("{} does not respond", self.endpoint().address))),
         }
     }
 
@@ -143,7 +143,7 @@ impl Remote {
         }
         let body = self.body(response).await?;
         Err(problem::from_response(
-            &self.way().address,
+            &self.endpoint().address,
             status.as_u16(),
             &serde_json::from_slice(&body).unwrap_or_default(),
         ))
@@ -151,7 +151,7 @@ impl Remote {
 
     fn unreachable(&self, error: &reqwest::Error) -> Problem {
         let why = etude_http::root_cause(error);
-        let address = &self.way().address;
+        let address = &self.endpoint().address;
         let way = etude_http::environment::way_to(&address.base);
         Problem::environment(format!("{address} cannot be reached{way}: {why}")).hint(problem::way_out(&why))
     }
@@ -163,7 +163,7 @@ impl Remote {
             if bytes.len() > MAX_DOCUMENT {
                 return Err(Problem::environment(format!(
                     "a response of {} is larger than 256 MiB",
-                    self.way().address
+                    self.endpoint().address
                 )));
             }
         }
@@ -182,7 +182,7 @@ impl Remote {
 
     /// Problem of a response that does not come from an etude server.
     fn foreign(&self, what: &str) -> Problem {
-        Problem::environment(format!("the response of {} {what}", self.way().address))
+        Problem::environment(format!("the response of {} {what}", self.endpoint().address))
             .hint("the address may belong to another program; `etude serve` prints the address of the server")
     }
 
@@ -267,7 +267,7 @@ impl Remote {
         let apps: Vec<&str> = apps.iter().filter_map(Value::as_str).collect();
         match apps.as_slice() {
             [app] => Ok((*app).to_owned()),
-            _ => Err(Problem::usage(format!("{} has several apps", self.way().address))
+            _ => Err(Problem::usage(format!("{} has several apps", self.endpoint().address))
                 .hint(format!("name one with `--app`: {}", apps.join(", ")))),
         }
     }
@@ -349,7 +349,7 @@ impl Remote {
 
     /// Description of the server for messages.
     pub(crate) fn described(&self) -> String {
-        self.way().address.to_string()
+        self.endpoint().address.to_string()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etude_runtime::clock;
-use etude_runtime::engine::{DamagedRuns, Error, Holder, NewRun, RunState};
+use etude_runtime::engine::{DamagedRuns, Error, NewRun, RunOwner, RunState};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::append::Pending;
@@ -214,7 +214,7 @@ impl Store {
     /// [`Error::Busy`] if its worker lives.
     pub(crate) async fn wait_until_free(&self, run: &Run) -> Result<(), Error> {
         let Some(name) = &run.worker else { return Ok(()) };
-        let busy = || Error::Busy { run: run.row.id.clone(), holder: Some(Holder { pid: None, name: name.clone() }) };
+        let busy = || Error::Busy { run: run.row.id.clone(), holder: Some(RunOwner { pid: None, name: name.clone() }) };
         if *name == self.worker {
             return if self.has(run.row.number) { Err(busy()) } else { Ok(()) };
         }

@@ -511,21 +511,21 @@ pub enum Signalled {
 
 /// The process or worker that holds a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct RunOwner {
     /// Process id on this machine, if the holder is a process.
     pub pid: Option<u32>,
     /// Name for people: `pid 4711`, or the name of a worker.
     pub name: String,
 }
 
-impl Holder {
+impl RunOwner {
     /// A process of this machine.
     pub fn process(pid: u32) -> Self {
         Self { pid: Some(pid), name: format!("pid {pid}") }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for RunOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
@@ -557,7 +557,7 @@ pub enum Error {
         /// The run that cannot be opened now.
         run: String,
         /// The current owner, if known.
-        holder: Option<Holder>,
+        holder: Option<RunOwner>,
     },
     /// This process could not renew its lease in time. It has released the run before others may take it.
     #[error("run `{run}` was released to other workers: this worker could not renew its lease in time")]

@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, COSTS, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, KEY_LIFE_MS, Limits,
-    NewRun, OF_RUN, Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal,
+    Boxed, COSTS, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, KEY_LIFE_MS, Limits, NewRun,
+    OF_RUN, Positioned, Query, QueuePlace, QueueReason, Record, RunOwner, RunRow, RunState, RunView, Session, Signal,
     Signalled, Submission, UniqueKey, cost_entry,
 };
 use crate::sync::lock;
@@ -500,7 +500,7 @@ impl Memory {
 
     fn check_free(&self, id: &str) -> Result<(), Error> {
         match self.held.contains_key(id) {
-            true => Err(Error::Busy { run: id.to_owned(), holder: Some(Holder::process(std::process::id())) }),
+            true => Err(Error::Busy { run: id.to_owned(), holder: Some(RunOwner::process(std::process::id())) }),
             false => Ok(()),
         }
     }

@@ -217,7 +217,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     };
     let mut logged = Logged::new(&server, &peer, &request);
     let allowed_origin = allowed_origin(&server, headers).cloned();
-    let came_from = is_html.then(|| Way::new(&server, &peer, &request));
+    let came_from = is_html.then(|| Destination::new(&server, &peer, &request));
     let checked = AssertUnwindSafe(checked(&server, peer, request, &mut logged.reader)).catch_unwind().await;
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
@@ -293,7 +293,7 @@ impl Drop for Logged {
 }
 
 /// The destination of a reader whose page failed.
-struct Way {
+struct Destination {
     is_login: bool,
     /// True if the request is a form of the page `next`.
     is_form: bool,
@@ -301,7 +301,7 @@ struct Way {
     next: Option<String>,
 }
 
-impl Way {
+impl Destination {
     fn new(server: &Server, peer: &Peer, request: &Request<Body>) -> Self {
         let is_login = below_base(server, peer, request.uri().path()) == Some("/login");
         let is_form = !is_login && !matches!(*request.method(), Method::GET | Method::HEAD);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use etude_core::digest::Digest;
 use etude_files::private;
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::engine::{DamagedRuns, Error, Holder, NewRun, RunState, values_of_header};
+use etude_runtime::engine::{DamagedRuns, Error, NewRun, RunOwner, RunState, values_of_header};
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
@@ -229,7 +229,7 @@ impl Journal {
                 Some(name) => {
                     let pid = lock_owner::process_of(name);
                     if !pid.is_some_and(unix::is_gone) || since.elapsed() > GRACE_PERIOD {
-                        return Err(Error::Busy { run: run_id.to_owned(), holder: pid.map(Holder::process) });
+                        return Err(Error::Busy { run: run_id.to_owned(), holder: pid.map(RunOwner::process) });
                     }
                     thread::sleep(PAUSE);
                 }
@@ -239,7 +239,7 @@ impl Journal {
 
     /// The refusal of a run that another owner has.
     pub(crate) fn busy(&self, run_id: &str, name: &str) -> Error {
-        Error::Busy { run: run_id.to_owned(), holder: lock_owner::process_of(name).map(Holder::process) }
+        Error::Busy { run: run_id.to_owned(), holder: lock_owner::process_of(name).map(RunOwner::process) }
     }
 
     /// Current owner of the run; the lock of a dead process does not count, and its file is removed.

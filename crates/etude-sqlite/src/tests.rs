@@ -9,7 +9,7 @@ use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    CacheLabel, Entry, Error, Expected, Holder, Limits, NewRun, Placement, Query, RunState, Session as _, Signal,
+    CacheLabel, Entry, Error, Expected, Limits, NewRun, Placement, Query, RunOwner, RunState, Session as _, Signal,
     Submission, Write,
 };
 
@@ -196,7 +196,9 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     letting_go.join().expect("nothing that panics");
     let _held = hold(std::process::id());
     let refused = journal.claim("r-1");
-    assert!(matches!(refused, Err(Error::Busy { holder, .. }) if holder == Some(Holder::process(std::process::id()))));
+    assert!(
+        matches!(refused, Err(Error::Busy { holder, .. }) if holder == Some(RunOwner::process(std::process::id())))
+    );
 }
 
 /// The first claim of a dead process's run removes the process's file in `locks`, and so does a prune. A name in a row leads to
