@@ -14,7 +14,7 @@ use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::{Tier, Usage};
 use etude_invoke::Modules;
 use etude_runs::document::Document;
-use etude_runs::inspect::Place;
+use etude_runs::inspect::EffectPlace;
 use etude_runs::target::Target;
 use etude_runtime::engine::Engine;
 use etude_spec::Diagnostic;
@@ -65,7 +65,7 @@ impl Context {
     /// True if the stderr of a step has been shown live, so that it must not be repeated.
     pub(crate) fn has_streamed(&self, step: &str) -> bool {
         let streamed = self.streamed.lock().unwrap_or_else(PoisonError::into_inner);
-        streamed.iter().any(|effect| Place::of(effect.as_str(), step).is_some())
+        streamed.iter().any(|effect| EffectPlace::of(effect.as_str(), step).is_some())
     }
 
     /// Configuration of the app in `dir`; read once.

@@ -34,7 +34,7 @@ const UNREADABLE: &str = "it is not UTF-8, or has more than 1 MiB";
 etude_core::words! {
     /// Program that definitions are for, with its word on the command line and in reports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Kind {
+    pub enum ImportKind {
         /// Commands and skills of Claude Code.
         ClaudeCode = "claude-code",
         /// A workflow in the form of GitHub Actions.
@@ -46,7 +46,7 @@ etude_core::words! {
     }
 }
 
-impl Kind {
+impl ImportKind {
     /// Kind of a file, by its path and text; `None` if it is unknown.
     pub fn detect(path: &str, text: &str) -> Option<Self> {
         // Editors on some systems write a byte order mark.
@@ -136,25 +136,25 @@ pub struct Imported {
 }
 
 /// Imports files of one kind.
-pub fn import(kind: Kind, sources: &[Source]) -> Imported {
+pub fn import(kind: ImportKind, sources: &[Source]) -> Imported {
     let mut imported = Imported::default();
     for source in sources {
         let Some(text) = &source.text else {
             match kind {
-                Kind::ClaudeCode => claude::unreadable(&mut imported, sources, &source.path),
+                ImportKind::ClaudeCode => claude::unreadable(&mut imported, sources, &source.path),
                 _ => imported.find(&source.path, 1, "the file", UNREADABLE),
             }
             continue;
         };
         match kind {
-            Kind::ClaudeCode => claude::file(&mut imported, sources, &source.path, text),
-            Kind::Actions => actions::file(&mut imported, &source.path, text),
+            ImportKind::ClaudeCode => claude::file(&mut imported, sources, &source.path, text),
+            ImportKind::Actions => actions::file(&mut imported, &source.path, text),
             // A DAG may start another one, so that all files are needed.
-            Kind::Dagu => {}
-            Kind::Lobster => lobster::file(&mut imported, &source.path, text),
+            ImportKind::Dagu => {}
+            ImportKind::Lobster => lobster::file(&mut imported, &source.path, text),
         }
     }
-    if kind == Kind::Dagu {
+    if kind == ImportKind::Dagu {
         dagu::files(&mut imported, sources);
     }
     imported.find_unrelated();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use etude_convert::import::{Imported, Kind, Source, import};
+use etude_convert::import::{ImportKind, Imported, Source, import};
 use etude_spec::App;
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 use expect_test::expect_file;
@@ -82,7 +82,7 @@ fn shown(imported: &Imported, sources: &[Source]) -> String {
     text
 }
 
-fn of(kind: Kind, paths: &[&str]) -> String {
+fn of(kind: ImportKind, paths: &[&str]) -> String {
     let sources: Vec<Source> = paths.iter().map(|path| source(path)).collect();
     shown(&import(kind, &sources), &sources)
 }
@@ -97,37 +97,40 @@ fn commands_and_skills_of_claude_code() {
         "claude/.claude/skills/audit/SKILL.md",
         "claude/.claude/skills/audit/scripts/total.py",
     ];
-    expect_file!["import/expected/claude.txt"].assert_eq(&of(Kind::ClaudeCode, &paths));
+    expect_file!["import/expected/claude.txt"].assert_eq(&of(ImportKind::ClaudeCode, &paths));
 }
 
 /// Issue 22: jobs become pipelines of their `run` steps; conditions, actions and matrices are listed.
 #[test]
 fn workflows_of_github_actions() {
-    expect_file!["import/expected/actions.txt"].assert_eq(&of(Kind::Actions, &["ci.yml", "release.yml"]));
+    expect_file!["import/expected/actions.txt"].assert_eq(&of(ImportKind::Actions, &["ci.yml", "release.yml"]));
 }
 
 /// Issue 22: steps run in the order of their dependencies; a step that must not run without its condition is listed.
 #[test]
 fn dags_of_dagu() {
-    expect_file!["import/expected/dagu.txt"].assert_eq(&of(Kind::Dagu, &["modern.yaml", "nightly.yaml"]));
+    expect_file!["import/expected/dagu.txt"].assert_eq(&of(ImportKind::Dagu, &["modern.yaml", "nightly.yaml"]));
 }
 
 /// Issue 22: `stdin`, approvals and conditions on them become variables, approvals and `when`.
 #[test]
 fn workflows_of_lobster() {
-    expect_file!["import/expected/lobster.txt"].assert_eq(&of(Kind::Lobster, &["triage.lobster"]));
+    expect_file!["import/expected/lobster.txt"].assert_eq(&of(ImportKind::Lobster, &["triage.lobster"]));
 }
 
 #[test]
 fn kinds_are_detected() {
-    let kind = |path: &str| Kind::detect(path, source(path).text.as_deref().unwrap_or_default());
-    assert_eq!(kind("ci.yml"), Some(Kind::Actions));
-    assert_eq!(kind("nightly.yaml"), Some(Kind::Dagu));
-    assert_eq!(kind("triage.lobster"), Some(Kind::Lobster));
-    assert_eq!(Kind::detect("a.yaml", "steps:\n  - id: a\n    condition: $b.approved\n"), Some(Kind::Lobster));
-    assert_eq!(Kind::detect("a.yaml", "name: a\n"), None);
+    let kind = |path: &str| ImportKind::detect(path, source(path).text.as_deref().unwrap_or_default());
+    assert_eq!(kind("ci.yml"), Some(ImportKind::Actions));
+    assert_eq!(kind("nightly.yaml"), Some(ImportKind::Dagu));
+    assert_eq!(kind("triage.lobster"), Some(ImportKind::Lobster));
+    assert_eq!(
+        ImportKind::detect("a.yaml", "steps:\n  - id: a\n    condition: $b.approved\n"),
+        Some(ImportKind::Lobster)
+    );
+    assert_eq!(ImportKind::detect("a.yaml", "name: a\n"), None);
     // A byte order mark hides no key.
-    assert_eq!(Kind::detect("a.yaml", "\u{feff}steps:\r\n  - command: a\r\n"), Some(Kind::Dagu));
+    assert_eq!(ImportKind::detect("a.yaml", "\u{feff}steps:\r\n  - command: a\r\n"), Some(ImportKind::Dagu));
 }
 
 /// Hostile files end as findings: deep, aliased, broken, and names that lead out of the app.
@@ -137,7 +140,7 @@ fn hostile_files_are_findings() {
     let aliases = "a: &a [x, x]\nb: &b [*a, *a]\nsteps: [*b]\n";
     let name = "name: ../../etc\nsteps:\n  - name: \"../x\\n\"\n    command: echo '{{input.a}}'\n  - name: input\n    command: |\n      echo {{a.output}}\n      true\n";
     for text in [deep.as_str(), aliases, "steps: {", "- a\n", "", name, "steps: [{command: {a: 1}}, 7]\n"] {
-        for kind in Kind::ALL {
+        for kind in ImportKind::ALL {
             let sources = [Source { path: "x.yaml".to_owned(), text: Some(text.to_owned()) }];
             let imported = import(kind, &sources);
             shown(&imported, &sources);
@@ -145,11 +148,11 @@ fn hostile_files_are_findings() {
         }
     }
     let unreadable = [Source { path: "x.yaml".to_owned(), text: None }];
-    assert_eq!(import(Kind::Dagu, &unreadable).not_imported.len(), 1);
+    assert_eq!(import(ImportKind::Dagu, &unreadable).not_imported.len(), 1);
 }
 
 /// Imports one text of about a mebibyte, the maximum size of a file.
-fn large(kind: Kind, path: &str, head: &str, part: impl Fn(usize) -> String) -> Imported {
+fn large(kind: ImportKind, path: &str, head: &str, part: impl Fn(usize) -> String) -> Imported {
     let mut text = head.to_owned();
     for part in (0..).map(part) {
         if text.len() + part.len() > 1 << 20 {
@@ -172,11 +175,11 @@ fn what_steps_repeat_has_a_limit() {
         text
     });
     let actions = format!("on: push\nenv:\n{variables}jobs:\n  a:\n    steps:\n");
-    let imported = large(Kind::Actions, "x.yml", &actions, |n| format!("      - run: echo {n}\n"));
+    let imported = large(ImportKind::Actions, "x.yml", &actions, |n| format!("      - run: echo {n}\n"));
     assert!(imported.not_imported.iter().any(|finding| finding.reason == "the pipeline would have more than 1 MiB"));
     assert!((1..4 << 20).contains(&bytes(&imported)), "{}", bytes(&imported));
     let dagu = format!("env:\n{variables}steps:\n");
-    let imported = large(Kind::Dagu, "x.yaml", &dagu, |n| format!("  - name: s{n}\n    command: echo {n}\n"));
+    let imported = large(ImportKind::Dagu, "x.yaml", &dagu, |n| format!("  - name: s{n}\n    command: echo {n}\n"));
     assert!(imported.not_imported.iter().any(|finding| finding.reason == "the pipeline would have more than 1 MiB"));
     assert!((1..4 << 20).contains(&bytes(&imported)), "{}", bytes(&imported));
 }
@@ -185,25 +188,25 @@ fn what_steps_repeat_has_a_limit() {
 #[test]
 fn long_files_are_imported() {
     let chain = |n: usize| format!("  j{n}:\n    needs: [j{}]\n    steps: [run: echo {n}]\n", n + 1);
-    let imported = large(Kind::Actions, "x.yml", "on: push\njobs:\n", chain);
+    let imported = large(ImportKind::Actions, "x.yml", "on: push\njobs:\n", chain);
     assert!(imported.pipelines.is_empty() && imported.not_imported.len() > 10_000, "{}", imported.not_imported.len());
     let expressions = |_: usize| " ${{ inputs.a }}".to_owned();
     let head = "on:\n  workflow_dispatch:\n    inputs: {a: {}}\njobs:\n  a:\n    steps:\n      - run: echo";
-    assert_eq!(large(Kind::Actions, "x.yml", head, expressions).pipelines.len(), 1);
+    assert_eq!(large(ImportKind::Actions, "x.yml", head, expressions).pipelines.len(), 1);
     let steps = |n: usize| format!("  - name: s{n}\n    command: echo {n}\n    depends: s{}\n", n + 1);
-    let imported = large(Kind::Dagu, "x.yaml", "steps:\n", steps);
+    let imported = large(ImportKind::Dagu, "x.yaml", "steps:\n", steps);
     assert!(imported.pipelines.is_empty() && imported.not_imported.len() > 10_000, "{}", imported.not_imported.len());
     let same = |_: usize| "  - name: same\n    command: echo\n".to_owned();
-    assert!(large(Kind::Dagu, "x.yaml", "type: chain\nsteps:\n", same).pipelines[0].steps > 5_000);
-    let words = large(Kind::Dagu, "x.yaml", "params: x", |n| format!(" p{n}"));
+    assert!(large(ImportKind::Dagu, "x.yaml", "type: chain\nsteps:\n", same).pipelines[0].steps > 5_000);
+    let words = large(ImportKind::Dagu, "x.yaml", "params: x", |n| format!(" p{n}"));
     assert_eq!(words.not_imported[0].reason, "there are more than 100 parameters");
     let results = |_: usize| " $a.stdout".to_owned();
     let head = "steps:\n  - id: a\n    command: echo\n  - id: b\n    command: echo";
-    let imported = large(Kind::Lobster, "x.lobster", head, results);
+    let imported = large(ImportKind::Lobster, "x.lobster", head, results);
     let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
     assert_eq!((imported.pipelines[0].steps, reasons), (1, vec!["the pipeline would have more than 1 MiB"]));
     let head = "---\nname: s\ndescription: x\n---\n";
     let path = ".claude/skills/s/SKILL.md";
-    let imported = large(Kind::ClaudeCode, path, head, |n| format!("$ARGUMENTS[{n}] !`echo`\n"));
+    let imported = large(ImportKind::ClaudeCode, path, head, |n| format!("$ARGUMENTS[{n}] !`echo`\n"));
     assert!(imported.not_imported.len() > 50_000, "{}", imported.not_imported.len());
 }

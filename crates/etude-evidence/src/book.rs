@@ -17,7 +17,7 @@ use std::path::Path;
 
 use etude_runtime::engine::{Engine, Entry, EntryQuery, Error, Expected, OF_RUN, Write};
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{self, Located, State};
+use etude_spec::learned::{self, LearnedState, Located};
 use etude_tools::disk::Disk;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ impl Row {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demotion {
     /// State after the demotion: `demoted`, or `proposed` from `shadow`.
-    pub to: State,
+    pub to: LearnedState,
     /// The run that led to it, if one did.
     pub run: Option<String>,
     /// The reason: a word, or the text of a person.
@@ -264,15 +264,15 @@ pub(super) fn demotion(
     if entry.is_none() {
         entry = one(engine, book_of(content), "demoted")?;
     }
-    let is_successor = located.is_candidate() && located.state() == Some(State::Proposed);
+    let is_successor = located.is_candidate() && located.state() == Some(LearnedState::Proposed);
     if entry.is_none() && is_successor && learned::find(disk, PIPELINES, &located.name).is_some() {
         let replaced = of_name(&format!("{PIPELINES}/{}", located.name))?;
-        entry = replaced.filter(|entry| entry.state == State::Demoted.word());
+        entry = replaced.filter(|entry| entry.state == LearnedState::Demoted.word());
     }
     Ok(entry.and_then(|entry| {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         Some(Demotion {
-            to: State::from_word(&entry.state)?,
+            to: LearnedState::from_word(&entry.state)?,
             run: body["run"].as_str().map(str::to_owned),
             reason: body["reason"].as_str().unwrap_or_default().to_owned(),
             at_ms: entry.at_ms,
@@ -330,7 +330,7 @@ pub async fn begin_promotion(
     engine: &dyn Engine,
     app: &Path,
     content: &str,
-    (from, to): (State, State),
+    (from, to): (LearnedState, LearnedState),
     at_ms: i64,
 ) -> Result<(), Error> {
     let body = json!({"from": from.word(), "to": to.word()});
@@ -341,10 +341,14 @@ pub async fn begin_promotion(
 ///
 /// # Errors
 /// The journal cannot be read.
-pub fn begun_promotion(engine: &dyn Engine, app: &Path, content: &str) -> Result<Option<(State, State)>, Error> {
+pub fn begun_promotion(
+    engine: &dyn Engine,
+    app: &Path,
+    content: &str,
+) -> Result<Option<(LearnedState, LearnedState)>, Error> {
     Ok(one(engine, promotions_of(app), content)?.and_then(|entry| {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
-        let state = |member: &str| body[member].as_str().and_then(State::from_word);
+        let state = |member: &str| body[member].as_str().and_then(LearnedState::from_word);
         Some((state("from")?, state("to")?))
     }))
 }

@@ -5,11 +5,11 @@ use etude_core::shell;
 use etude_tools::pattern::words::{bind, canonical};
 use serde_json::{Map, Value};
 
-use crate::rehearsal::Call;
+use crate::rehearsal::RehearsedCall;
 
 /// True if both made the same calls: in any order, and with lists that stand for sets in any order.
-pub fn is_same(agent: &[Call], pipeline: &[Call]) -> bool {
-    let mut left: Vec<&Call> = pipeline.iter().collect();
+pub fn is_same(agent: &[RehearsedCall], pipeline: &[RehearsedCall]) -> bool {
+    let mut left: Vec<&RehearsedCall> = pipeline.iter().collect();
     let all = agent.iter().all(|call| {
         let found = left.iter().position(|other| is_same_call(call, other));
         found.map(|at| left.swap_remove(at)).is_some()
@@ -17,7 +17,7 @@ pub fn is_same(agent: &[Call], pipeline: &[Call]) -> bool {
     all && left.is_empty()
 }
 
-fn is_same_call(a: &Call, b: &Call) -> bool {
+fn is_same_call(a: &RehearsedCall, b: &RehearsedCall) -> bool {
     if a.tool != b.tool {
         return false;
     }
@@ -84,15 +84,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(arguments: Value) -> Call {
-        Call { tool: "give".to_owned(), arguments }
+    fn call(arguments: Value) -> RehearsedCall {
+        RehearsedCall { tool: "give".to_owned(), arguments }
     }
 
     /// L-54: the order of calls and of sets makes no difference; pairs and values do.
     #[test]
     fn sets_have_no_order_and_pairs_stay_together() {
         let own = [call(json!({"order": "A", "items": [1, 2], "news": [8, 9]})), call(json!({"order": "B"}))];
-        let is = |other: &[Call]| is_same(&own, other);
+        let is = |other: &[RehearsedCall]| is_same(&own, other);
         assert!(is(&[call(json!({"order": "B"})), call(json!({"news": [9, 8], "items": [2, 1], "order": "A"}))]));
         assert!(!is(&[call(json!({"order": "B"})), call(json!({"order": "A", "items": [2, 1], "news": [8, 9]}))]));
         assert!(!is(&own[..1]));
@@ -116,7 +116,7 @@ mod tests {
     /// L-33, L-54: a line with arguments beside it equals the line with its words, in any quotes of the agent.
     #[test]
     fn a_line_with_arguments_is_the_line_with_its_words() {
-        let bash = |arguments: Value| Call { tool: "Bash".to_owned(), arguments };
+        let bash = |arguments: Value| RehearsedCall { tool: "Bash".to_owned(), arguments };
         let bound = bash(json!({"command": "git tag \"$1\"", "argument_1": "a b"}));
         let is =
             |line: &str| is_same(&[bash(json!({"command": line, "description": "x"}))], std::slice::from_ref(&bound));

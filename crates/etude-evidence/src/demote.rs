@@ -6,7 +6,7 @@ use std::path::Path;
 use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Engine, EntryQuery, Error};
 use etude_spec::config::learn::Learning;
-use etude_spec::learned::{self, State};
+use etude_spec::learned::{self, LearnedState};
 use etude_spec::tool::{AppTool, MCP_PREFIX};
 
 use super::book::{self, Demotion, Row, RowKind};
@@ -29,7 +29,7 @@ pub struct Settled {
     /// The name of the pipeline.
     pub name: String,
     /// State before the demotion.
-    pub from: State,
+    pub from: LearnedState,
     /// Reason, with the run that led to it.
     pub demotion: Demotion,
 }
@@ -42,7 +42,7 @@ pub(super) async fn settle(
     learning: &Learning,
 ) -> Result<Option<Settled>, Error> {
     let from = match standing.state {
-        Some(state @ (State::Shadow | State::Assisted | State::Active)) => state,
+        Some(state @ (LearnedState::Shadow | LearnedState::Assisted | LearnedState::Active)) => state,
         _ => return Ok(None),
     };
     let since = book::cleared_at(engine, app, &standing.located)?;
@@ -51,7 +51,7 @@ pub(super) async fn settle(
     let judged = standing.rows.iter().find(|row| row.kind == RowKind::Run && row.writes && bad.contains(&row.run));
     let rows: Vec<&Row> = standing.rows.iter().filter(|row| row.ended_at_ms > since).collect();
     let Some((run, reason)) = reason(from, &rows, judged, learning) else { return Ok(None) };
-    let to = if from == State::Shadow { State::Proposed } else { State::Demoted };
+    let to = if from == LearnedState::Shadow { LearnedState::Proposed } else { LearnedState::Demoted };
     let demotion = Demotion { to, run, reason: reason.to_owned(), at_ms: now_ms(), content: standing.content.clone() };
     book::demote(engine, app, &standing.located.dir(), &demotion).await?;
     Ok(Some(Settled { name: standing.located.name.clone(), from, demotion }))
@@ -82,15 +82,15 @@ pub(super) async fn settle_tools(
     }
     let is_other = |(name, hash): (&String, &String)| now.get(name).is_some_and(|own| own != hash);
     let is_changed = before.iter().flatten().any(is_other);
-    let is_active = standing.learned().is_some_and(|learned| learned.state == State::Active);
+    let is_active = standing.learned().is_some_and(|learned| learned.state == LearnedState::Active);
     // Another demotion takes precedence.
-    let is_in_use = standing.state.is_some_and(State::is_routed);
+    let is_in_use = standing.state.is_some_and(LearnedState::is_routed);
     let mut settled = None;
     if is_changed && is_active && is_in_use {
-        let (to, reason) = (State::Assisted, TOOL_CHANGED.to_owned());
+        let (to, reason) = (LearnedState::Assisted, TOOL_CHANGED.to_owned());
         let demotion = Demotion { to, run: None, reason, at_ms: now_ms(), content: standing.content.clone() };
         book::demote(engine, app, &located.dir(), &demotion).await?;
-        settled = Some(Settled { name: located.name.clone(), from: State::Active, demotion });
+        settled = Some(Settled { name: located.name.clone(), from: LearnedState::Active, demotion });
     }
     // Last, so that a crash does not lose a change.
     book::note_tools(engine, app, &located.dir(), &now, now_ms()).await?;
@@ -128,13 +128,13 @@ pub(super) fn bad_runs(engine: &dyn Engine, rows: &[Row]) -> Result<BTreeMap<Str
 /// Run and reason for demoting a pipeline in the state `from`; `None` if there is no reason. `rows` are newest first;
 /// `judged` is a run with a write that was judged bad.
 fn reason(
-    from: State,
+    from: LearnedState,
     rows: &[&Row],
     judged: Option<&Row>,
     learning: &Learning,
 ) -> Option<(Option<String>, &'static str)> {
     let run_of = |row: &&&Row| Some(row.run.clone());
-    if from == State::Shadow {
+    if from == LearnedState::Shadow {
         let other = rows.iter().find(|row| row.verdict == Verdict::Disagreed && row.writes);
         return other.map(|row| (run_of(&row), "disagreed")).or_else(|| useless(rows, learning));
     }

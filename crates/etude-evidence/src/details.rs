@@ -27,7 +27,7 @@ pub fn of(engine: &dyn Engine, view: &RunView, waiting: &[Value]) -> Value {
         "judged": verdict(engine, id).ok(),
         "routing": inspect::routing(view, &*blobs),
         "definition": Pins::of_records(&view.records).map(|pins| pins.to_json()),
-        "calls": trace::of(view, &*blobs).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
+        "calls": trace::of(view, &*blobs).iter().map(trace::TracedCall::to_json).collect::<Vec<_>>(),
         "effects": inspect::effects(view, &*blobs).iter().map(|effect| effect.to_json(id)).collect::<Vec<_>>(),
     })
 }

@@ -9,7 +9,7 @@ use etude_tools::{AllowedTools, Tool};
 use serde_json::json;
 
 use super::app_key;
-use crate::trace::{self, Approval, Call, effect_class};
+use crate::trace::{self, Approval, TracedCall, effect_class};
 use etude_tools::disk::Disk;
 
 /// Notes the families of writes of a run in skill mode that succeeded. Returns the families for which this request is the one
@@ -31,7 +31,7 @@ pub async fn note(
     }
     let excluded = AllowedTools::from_list(exclude);
     let is_excluded = |tool: &str| excluded.lists(&Tool::named(tool, Vec::new(), json!({"type": "object"})));
-    let is_write = |call: &&Call| {
+    let is_write = |call: &&TracedCall| {
         let is_made = call.result.as_ref().is_some_and(|result| !result.is_error());
         is_made && effect_class(&call.tool, tools) != "reads" && !is_excluded(&call.tool)
     };

@@ -24,7 +24,7 @@ use std::path::Path;
 use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{self, Located, State};
+use etude_spec::learned::{self, LearnedState, Located};
 use serde_json::Value;
 
 use etude_tools::disk::Disk;
@@ -72,7 +72,7 @@ pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Re
         return Ok(Vec::new());
     }
     let (tools, _) = etude_spec::tool::load(disk);
-    let is_called = |located: &&Located| !located.is_candidate() && located.state() == Some(State::Active);
+    let is_called = |located: &&Located| !located.is_candidate() && located.state() == Some(LearnedState::Active);
     let called = all.iter().filter(is_called);
     let called: Vec<_> =
         called.map(|located| (located.name.clone(), learned::content_of(disk, &located.dir()))).collect();
@@ -120,7 +120,7 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
 /// The journal cannot be read.
 pub fn is_active(engine: &dyn Engine, app: &Path, disk: &Disk, name: &str) -> Result<bool, Error> {
     match learned::find(disk, PIPELINES, name) {
-        Some(located) => Ok(Standing::of_app(engine, app, disk, located)?.state == Some(State::Active)),
+        Some(located) => Ok(Standing::of_app(engine, app, disk, located)?.state == Some(LearnedState::Active)),
         None => Ok(false),
     }
 }
@@ -156,7 +156,7 @@ pub async fn promoted(
         let now = demote::tools_now(engine, disk, dir, &tools)?;
         book::note_tools(engine, disk.root(), dir, &now, at_ms).await?;
     }
-    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+    if standing.demoted.is_some() || standing.state == Some(LearnedState::Demoted) {
         book::clear_content(engine, &standing.content, at_ms).await?;
     }
     Ok(())

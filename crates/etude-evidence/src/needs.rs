@@ -3,7 +3,7 @@
 use etude_core::verbatim::request_digest;
 use etude_runtime::engine::{Engine, Error, Query, RunState};
 use etude_spec::config::learn::Learning;
-use etude_spec::learned::{Counts, State};
+use etude_spec::learned::{Counts, LearnedState};
 use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ pub struct Facts {
 }
 
 /// States on the way from one to a higher one, without the first; empty if the second is not higher.
-pub fn way(from: State, to: State) -> Vec<State> {
+pub fn way(from: LearnedState, to: LearnedState) -> Vec<LearnedState> {
     let mut way = Vec::new();
     let mut at = from;
     while let Some(next) = at.above() {
@@ -71,13 +71,13 @@ pub fn way(from: State, to: State) -> Vec<State> {
 }
 
 /// All conditions of the states on `way` that do not hold.
-pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: Facts) -> Vec<Need> {
+pub fn missing(standing: &Standing, way: &[LearnedState], learning: &Learning, facts: Facts) -> Vec<Need> {
     let mut needs = Vec::new();
-    let is_above = |state: State| way.iter().any(|step| *step >= state && *step != State::Demoted);
-    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+    let is_above = |state: LearnedState| way.iter().any(|step| *step >= state && *step != LearnedState::Demoted);
+    if standing.demoted.is_some() || standing.state == Some(LearnedState::Demoted) {
         needs.extend((!facts.has_new_evidence).then(|| Need::new("new_evidence", false, true)));
     }
-    if !is_above(State::Shadow) {
+    if !is_above(LearnedState::Shadow) {
         return needs;
     }
     // A learned pipeline has cases; a person may write one without cases.
@@ -94,15 +94,15 @@ pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: F
         needs.push(Need::new("open_hole", true, false));
     }
     match too_few(standing, learning) {
-        Some(have) if !is_above(State::Assisted) => {
+        Some(have) if !is_above(LearnedState::Assisted) => {
             needs.push(Need::new("comparisons", have, learning.min_requests));
         }
         _ => {}
     }
-    if is_above(State::Assisted) {
-        needs.extend(of_evidence(standing, way.contains(&State::Active), learning));
+    if is_above(LearnedState::Assisted) {
+        needs.extend(of_evidence(standing, way.contains(&LearnedState::Active), learning));
         needs.extend((facts.conflicts > 0).then(|| Need::new("routing", facts.conflicts, 0)));
-        let highest = way.iter().copied().max().unwrap_or(State::Proposed);
+        let highest = way.iter().copied().max().unwrap_or(LearnedState::Proposed);
         if facts.writes && highest > learning.writes {
             needs.push(Need::new("writes", learning.writes.word(), highest.word()));
         }

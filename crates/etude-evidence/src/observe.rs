@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Verdict;
 use super::book::{self, Row, RowKind};
-use crate::trace::{self, Approval, Call, effect_class};
+use crate::trace::{self, Approval, TracedCall, effect_class};
 use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
@@ -57,8 +57,8 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
     let document = Document::from_journal(view.result.as_deref()?, blobs).ok()?;
     let document = Value::Object(document.members);
     let calls = trace::of(view, blobs);
-    let writes: Vec<&Call> = calls.iter().filter(|call| is_own_write(call, tools)).collect();
-    let is_made = |call: &&&Call| call.result.as_ref().is_some_and(|result| !result.is_error());
+    let writes: Vec<&TracedCall> = calls.iter().filter(|call| is_own_write(call, tools)).collect();
+    let is_made = |call: &&&TracedCall| call.result.as_ref().is_some_and(|result| !result.is_error());
     let has_written = writes.iter().any(|call| is_made(&call));
     let text = |at: &str| document.pointer(at).and_then(Value::as_str).map(str::to_owned);
     let denied = writes.iter().find(|call| is_denied_by_person(call, view));
@@ -68,7 +68,7 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
         (Verdict::FellBack, text("/fell_back/step"), text("/fell_back/reason"))
     } else {
         match view.row.state {
-            RunState::Succeeded if pinned.state == etude_spec::learned::State::Assisted && has_written => {
+            RunState::Succeeded if pinned.state == etude_spec::learned::LearnedState::Assisted && has_written => {
                 (Verdict::Agreed, None, None)
             }
             RunState::Succeeded => (Verdict::Done, None, None),
@@ -141,14 +141,14 @@ pub(super) async fn note_calls(
 /// of the run.
 fn row_of_calls(
     view: &RunView,
-    (calls, deviations): (&[Call], &Value),
+    (calls, deviations): (&[TracedCall], &Value),
     name: &str,
     (blobs, tools): (&dyn BlobStore, &[AppTool]),
 ) -> Option<Row> {
     let begins = format!("/{name}[");
     let is_inside = |effect: &str| effect.split_once(&begins).is_some_and(|(_, rest)| rest.contains('/'));
-    let is_own = |call: &&Call| is_inside(&call.effect) && effect_class(&call.tool, tools) != "reads";
-    let writes: Vec<&Call> = calls.iter().filter(is_own).collect();
+    let is_own = |call: &&TracedCall| is_inside(&call.effect) && effect_class(&call.tool, tools) != "reads";
+    let writes: Vec<&TracedCall> = calls.iter().filter(is_own).collect();
     let denied = writes.iter().find(|call| is_denied_by_person(call, view));
     let has_written = writes.iter().any(|call| call.result.as_ref().is_some_and(|result| !result.is_error()));
     let deviated = deviations.as_array().into_iter().flatten().find(|deviation| deviation["pipeline"] == *name);
@@ -165,13 +165,13 @@ fn row_of_calls(
 }
 
 /// True for a call of the pipeline that may write. After a deviation the agent makes the calls, below `NAME@skill`.
-fn is_own_write(call: &Call, tools: &[AppTool]) -> bool {
+fn is_own_write(call: &TracedCall, tools: &[AppTool]) -> bool {
     let is_of_agent = call.effect.split('/').next().is_some_and(|first| first.ends_with("@skill"));
     !is_of_agent && effect_class(&call.tool, tools) != "reads"
 }
 
 /// True if a person has denied a call. A denial by policy has no decision in the journal.
-fn is_denied_by_person(call: &Call, view: &RunView) -> bool {
+fn is_denied_by_person(call: &TracedCall, view: &RunView) -> bool {
     let question = format!("{}!ask", call.effect);
     call.approval == Approval::Denied && view.records.iter().any(|record| record.key == question)
 }
@@ -189,7 +189,7 @@ mod tests {
     /// L-78: after a deviation the calls are those of the agent, and are not evidence about the pipeline.
     #[test]
     fn calls_of_the_agent_are_not_of_the_pipeline() {
-        let call = |effect: &str| Call {
+        let call = |effect: &str| TracedCall {
             effect: effect.to_owned(),
             tool: "Write".to_owned(),
             arguments: Value::Null,

@@ -57,14 +57,14 @@ impl Recorded {
 
 /// A call, without its result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct RehearsedCall {
     /// The name of the tool.
     pub tool: String,
     /// The arguments as JSON.
     pub arguments: Value,
 }
 
-impl Call {
+impl RehearsedCall {
     /// JSON object `{"tool", "arguments"}`.
     pub fn to_json(&self) -> Value {
         json!({"tool": self.tool, "arguments": self.arguments})
@@ -75,9 +75,9 @@ impl Call {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Made {
     /// The calls that would have changed something, in order.
-    pub writes: Vec<Call>,
+    pub writes: Vec<RehearsedCall>,
     /// Calls without a recorded result.
-    pub unrecorded: Vec<Call>,
+    pub unrecorded: Vec<RehearsedCall>,
 }
 
 /// Programs of steps that may run in a rehearsal.
@@ -144,7 +144,7 @@ impl Rehearsal {
 
     /// The refusal of a call whose arguments do not match the tool's schema, which may have changed since the call was
     /// recorded. `None` if they match, or if the tool is not in the app.
-    fn misfit(&self, call: &Call) -> Option<ToolResult> {
+    fn misfit(&self, call: &RehearsedCall) -> Option<ToolResult> {
         let tool = self.tools.iter().find(|tool| tool.name == call.tool)?;
         let schema = Schema::compile(&*tool.name, tool.input_schema.clone(), BTreeMap::new()).ok()?;
         let violation = schema.violations(&call.arguments).first()?.to_string();
@@ -153,7 +153,7 @@ impl Rehearsal {
     }
 
     /// Recorded result of a call, in the order of equal calls.
-    fn result_of(&self, call: &Call) -> Option<ToolResult> {
+    fn result_of(&self, call: &RehearsedCall) -> Option<ToolResult> {
         let is_same = |known: &Recorded| known.tool == call.tool && same(&known.arguments, &call.arguments);
         let places: Vec<usize> = (0..self.recorded.len()).filter(|at| is_same(&self.recorded[*at])).collect();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Rehearsal {
         Some(self.recorded[*next].reply())
     }
 
-    fn note(&self, call: &Call, is_write: bool, is_recorded: bool) {
+    fn note(&self, call: &RehearsedCall, is_write: bool, is_recorded: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.made.writes.extend(is_write.then(|| call.clone()));
         state.made.unrecorded.extend((!is_recorded).then(|| call.clone()));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::book::{self, Row, RowKind};
 use super::{Verdict, compare};
-use crate::rehearsal::{Call, Made, Recorded};
+use crate::rehearsal::{Made, Recorded, RehearsedCall};
 use crate::trace::{self, effect_class};
 use etude_runs::document::shadow_json;
 use etude_runs::header::Header;
@@ -70,7 +70,7 @@ pub struct Agent {
     /// All calls of the agent with their results, which the shadow reuses.
     pub recorded: Vec<Recorded>,
     /// Calls of the agent that may have written.
-    pub writes: Vec<Call>,
+    pub writes: Vec<RehearsedCall>,
 }
 
 impl Agent {
@@ -81,7 +81,7 @@ impl Agent {
             let document = call.to_trace(effect_class(&call.tool, tools));
             let is_made = call.result.as_ref().is_some_and(|result| !result.is_error());
             if is_made && effect_class(&call.tool, tools) != "reads" {
-                agent.writes.push(Call { tool: call.tool.clone(), arguments: call.arguments.clone() });
+                agent.writes.push(RehearsedCall { tool: call.tool.clone(), arguments: call.arguments.clone() });
             }
             agent.recorded.push(Recorded::parse(&document));
         }
@@ -123,7 +123,7 @@ pub fn comparison(view: &RunView, request: &str, agent: &Agent, shadowed: &Shado
         _ => (Verdict::Disagreed, None),
     };
     let (step, reason) = fallback.map_or((None, None), |(step, reason)| (step, Some(reason)));
-    let list = |calls: &[Call]| calls.iter().map(Call::to_json).collect::<Vec<_>>();
+    let list = |calls: &[RehearsedCall]| calls.iter().map(RehearsedCall::to_json).collect::<Vec<_>>();
     Row {
         kind: RowKind::Shadow,
         run: view.row.id.clone(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
-use etude_spec::learned::{self, Counts, Learned, Located, State};
+use etude_spec::learned::{self, Counts, Learned, LearnedState, Located};
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub struct Standing {
     /// Current hash of its content.
     pub content: String,
     /// Effective state; `None` if learn.yaml has errors.
-    pub state: Option<State>,
+    pub state: Option<LearnedState>,
     /// True if the content differs from that of learn.yaml.
     pub edited: bool,
     /// Its runs and comparisons with this content, newest first.
@@ -63,11 +63,11 @@ impl Standing {
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
         let state = located.state_with(&content).map(|state| match &demoted {
             // A person's own demotion, or a lower state, stays.
-            Some(demotion) if state != State::Demoted && state != State::Proposed => demotion.to,
+            Some(demotion) if state != LearnedState::Demoted && state != LearnedState::Proposed => demotion.to,
             _ => state,
         });
         // A candidate with the content that was demoted needs later evidence as well (L-81).
-        let demoted = demoted.filter(|demotion| state == Some(demotion.to) || state == Some(State::Proposed));
+        let demoted = demoted.filter(|demotion| state == Some(demotion.to) || state == Some(LearnedState::Proposed));
         Ok(Self {
             rows: rows(engine, &content)?,
             accepted_risk: if is_accepted { book::accepted(engine, &content)? } else { None },
@@ -87,7 +87,7 @@ impl Standing {
 
     /// True if requests are routed to it.
     pub fn is_routed(&self) -> bool {
-        !self.located.is_candidate() && self.state.is_some_and(State::is_routed)
+        !self.located.is_candidate() && self.state.is_some_and(LearnedState::is_routed)
     }
 
     /// Comparisons of the learning; none after an edit.

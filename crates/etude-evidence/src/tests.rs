@@ -96,10 +96,10 @@ async fn a_denied_write_demotes_once() {
     assert_eq!(world.settle().await, one("denied", "r2"));
     assert_eq!(world.settle().await, [], "it is reported once");
     let standing = world.standing();
-    assert_eq!((standing.state, standing.is_routed()), (Some(State::Demoted), false));
+    assert_eq!((standing.state, standing.is_routed()), (Some(LearnedState::Demoted), false));
     assert_eq!(standing.demoted.as_ref().map(|d| d.reason.as_str()), Some("denied"));
     assert_eq!(unrouted(&world.engine, &world.disk()).expect("read"), ["p"]);
-    assert!(world.standing().learned().is_some_and(|learned| learned.state == State::Active), "the file stays");
+    assert!(world.standing().learned().is_some_and(|learned| learned.state == LearnedState::Active), "the file stays");
 }
 
 /// L-78: a bad verdict on a run with a write demotes at once.
@@ -173,7 +173,7 @@ async fn a_changed_tool_ends_the_trust() {
         assert_eq!(world.settle().await, changed, "{description} {kind}");
         assert_eq!(world.settle().await, [], "it is reported once");
         let standing = world.standing();
-        assert_eq!((standing.state, standing.is_routed()), (Some(State::Assisted), true));
+        assert_eq!((standing.state, standing.is_routed()), (Some(LearnedState::Assisted), true));
         assert_eq!(standing.demoted.as_ref().map(|demoted| demoted.reason.as_str()), Some("tool_changed"));
         let (tools, _) = etude_spec::tool::load(&world.disk());
         let has_new =
@@ -182,7 +182,7 @@ async fn a_changed_tool_ends_the_trust() {
         world.add(i64::MAX - 1, RowKind::Run, Verdict::Agreed, None).await;
         assert!(has_new());
         promoted(&world.engine, &world.disk(), &world.standing(), "pipelines/p", 10).await.expect("cleared");
-        assert_eq!((world.standing().state, world.settle().await), (Some(State::Active), Vec::new()));
+        assert_eq!((world.standing().state, world.settle().await), (Some(LearnedState::Active), Vec::new()));
     }
 }
 
@@ -251,7 +251,7 @@ async fn a_disagreement_ends_a_shadow() {
     assert_eq!(world.settle().await, []);
     world.add(4, RowKind::Shadow, Verdict::Disagreed, None).await;
     assert_eq!(world.settle().await, one("disagreed", "r4"));
-    assert_eq!(world.standing().state, Some(State::Proposed));
+    assert_eq!(world.standing().state, Some(LearnedState::Proposed));
 }
 
 /// L-81: a promotion ends a demotion; earlier evidence does not demote again, and an edit does not end the demotion.
@@ -263,10 +263,10 @@ async fn only_a_promotion_ends_a_demotion() {
     let pipeline = world.dir.path().join("pipelines/p/pipeline.yaml");
     let text = std::fs::read_to_string(&pipeline).expect("read");
     std::fs::write(&pipeline, format!("{text}# edited\n")).expect("written");
-    assert_eq!(world.standing().state, Some(State::Demoted));
+    assert_eq!(world.standing().state, Some(LearnedState::Demoted));
     std::fs::write(&pipeline, text).expect("written");
     promoted(&world.engine, &world.disk(), &world.standing(), "pipelines/p", 10).await.expect("cleared");
-    assert_eq!((world.standing().state, world.settle().await), (Some(State::Active), Vec::new()));
+    assert_eq!((world.standing().state, world.settle().await), (Some(LearnedState::Active), Vec::new()));
 }
 
 /// L-60, L-81: the same content as a candidate needs later evidence, and its promotion leaves the demoted pipeline demoted.
@@ -286,10 +286,10 @@ async fn a_candidate_of_that_name_ends_no_demotion() {
     };
     let candidate = of(etude_spec::discover::LEARNED);
     assert_eq!(candidate.content, of(PIPELINES).content);
-    let needs = missing(&candidate, &[State::Shadow], &Learning::default(), Facts::default());
+    let needs = missing(&candidate, &[LearnedState::Shadow], &Learning::default(), Facts::default());
     assert_eq!(words(&needs), ["new_evidence"]);
     promoted(&world.engine, &world.disk(), &candidate, "learned/p", 10).await.expect("cleared");
-    assert_eq!((of(PIPELINES).state, of(PIPELINES).is_routed()), (Some(State::Demoted), false));
+    assert_eq!((of(PIPELINES).state, of(PIPELINES).is_routed()), (Some(LearnedState::Demoted), false));
 }
 
 /// L-81: another selection of the runs before a demotion gives another content, but not later evidence.
@@ -309,13 +309,13 @@ async fn a_candidate_with_another_content_needs_later_evidence() {
         all.into_iter().find(|standing| standing.located.is_candidate()).expect("there")
     };
     let one = candidate();
-    assert!(one.demoted.is_some() && !one.edited && one.state == Some(State::Proposed), "{one:?}");
+    assert!(one.demoted.is_some() && !one.edited && one.state == Some(LearnedState::Proposed), "{one:?}");
     let has_new = needs::has_new_evidence(&world.engine, &world.disk(), &one, &[]).expect("read");
     let facts = Facts { has_new_evidence: has_new, ..Facts::default() };
-    assert_eq!(words(&missing(&one, &[State::Shadow], &Learning::default(), facts))[0], "new_evidence");
+    assert_eq!(words(&missing(&one, &[LearnedState::Shadow], &Learning::default(), facts))[0], "new_evidence");
     promoted(&world.engine, &world.disk(), &one, "learned/p", 10).await.expect("cleared");
     std::fs::write(dir.join("learn.yaml"), learn.replace("proposed", "shadow")).expect("written");
-    assert_eq!((candidate().state, candidate().demoted), (Some(State::Shadow), None));
+    assert_eq!((candidate().state, candidate().demoted), (Some(LearnedState::Shadow), None));
 }
 
 /// L-65: evidence belongs to the content, and `active` counts as `assisted` after an edit.
@@ -328,11 +328,11 @@ async fn an_edit_resets_the_evidence() {
     std::fs::write(&learn, format!("{text}content: \"{content}\"\n")).expect("written");
     world.add(1, RowKind::Run, Verdict::Agreed, None).await;
     let standing = world.standing();
-    assert_eq!((standing.state, standing.edited, standing.live().agreed), (Some(State::Active), false, 1));
+    assert_eq!((standing.state, standing.edited, standing.live().agreed), (Some(LearnedState::Active), false, 1));
     assert_eq!(standing.leave_one_out().agreed, 5);
     std::fs::write(world.dir.path().join("pipelines/p/more.py"), "x").expect("written");
     let standing = world.standing();
-    assert_eq!((standing.state, standing.edited, standing.live().agreed), (Some(State::Assisted), true, 0));
+    assert_eq!((standing.state, standing.edited, standing.live().agreed), (Some(LearnedState::Assisted), true, 0));
     assert_eq!(standing.leave_one_out().agreed, 0);
 }
 
@@ -366,16 +366,16 @@ async fn a_risk_is_accepted_for_one_pipeline() {
 async fn conditions_of_all_states_on_the_way_count() {
     let world = World::new("proposed");
     let standing = world.standing();
-    let up = way(State::Proposed, State::Active);
-    assert_eq!(up, [State::Shadow, State::Assisted, State::Active]);
-    assert_eq!(way(State::Active, State::Shadow), []);
-    assert_eq!(way(State::Demoted, State::Proposed), [State::Proposed]);
+    let up = way(LearnedState::Proposed, LearnedState::Active);
+    assert_eq!(up, [LearnedState::Shadow, LearnedState::Assisted, LearnedState::Active]);
+    assert_eq!(way(LearnedState::Active, LearnedState::Shadow), []);
+    assert_eq!(way(LearnedState::Demoted, LearnedState::Proposed), [LearnedState::Proposed]);
     let facts = Facts { tests: Some((1, 2)), conflicts: 1, writes: true, has_new_evidence: false };
     let needs = missing(&standing, &up, &Learning::default(), facts);
     assert_eq!(words(&needs), ["tests", "comparisons", "live_comparisons", "wrong_rate", "routing", "writes"]);
     let risks: Vec<&str> = needs.iter().filter(|need| need.is_risk()).map(|need| need.need).collect();
     assert_eq!(risks, ["comparisons", "live_comparisons", "wrong_rate", "writes"]);
-    let to_shadow = missing(&standing, &[State::Shadow], &Learning::default(), Facts::default());
+    let to_shadow = missing(&standing, &[LearnedState::Shadow], &Learning::default(), Facts::default());
     assert_eq!(words(&to_shadow), [""; 0]);
 }
 
@@ -387,14 +387,14 @@ async fn comparisons_count_by_request() {
     let text = "learn: 1\nstate: assisted\nfamily: cancel\nevidence: {leave_one_out: {agreed: 58}}\n";
     std::fs::write(&learn, text).expect("written");
     let needs = |to| words(&missing(&world.standing(), &[to], &Learning::default(), Facts::default())).join(" ");
-    assert_eq!(needs(State::Assisted), "comparisons wrong_rate");
+    assert_eq!(needs(LearnedState::Assisted), "comparisons wrong_rate");
     world.add(1, RowKind::Shadow, Verdict::Agreed, None).await;
-    assert_eq!(needs(State::Assisted), "");
-    assert_eq!(needs(State::Active), "comparisons live_comparisons wrong_rate");
+    assert_eq!(needs(LearnedState::Assisted), "");
+    assert_eq!(needs(LearnedState::Active), "comparisons live_comparisons wrong_rate");
     for n in 2..=30 {
         world.add(n, RowKind::Run, Verdict::Agreed, None).await;
     }
-    assert_eq!(needs(State::Active), "");
+    assert_eq!(needs(LearnedState::Active), "");
     assert_eq!(world.standing().live().agreed, 30);
 }
 
@@ -409,8 +409,9 @@ async fn a_request_of_the_learning_does_not_count_twice() {
         covers.join(", ")
     );
     std::fs::write(&learn, text).expect("written");
-    let needs =
-        || words(&missing(&world.standing(), &[State::Assisted], &Learning::default(), Facts::default())).join(" ");
+    let needs = || {
+        words(&missing(&world.standing(), &[LearnedState::Assisted], &Learning::default(), Facts::default())).join(" ")
+    };
     world.add(1, RowKind::Shadow, Verdict::Agreed, None).await;
     assert_eq!(needs(), "comparisons wrong_rate");
     world.add(59, RowKind::Shadow, Verdict::Agreed, None).await;
@@ -423,7 +424,7 @@ async fn a_learned_pipeline_without_cases_is_not_tested() {
     let world = World::new("proposed");
     let needs = || {
         let facts = Facts { tests: Some((0, 0)), ..Facts::default() };
-        words(&missing(&world.standing(), &[State::Shadow], &Learning::default(), facts)).join(" ")
+        words(&missing(&world.standing(), &[LearnedState::Shadow], &Learning::default(), facts)).join(" ")
     };
     assert_eq!(needs(), "", "a person has written it");
     let learn = world.dir.path().join("pipelines/p/learn.yaml");

@@ -18,8 +18,8 @@ use etude_spec::lower::REQUEST;
 use serde_json::{Map, Value, json};
 
 pub use self::class::effect_class;
-pub use self::places::Place;
 use self::places::Places;
+pub use self::places::ValuePlace;
 use etude_runs::header::Header;
 
 /// Error code of a call that was denied.
@@ -31,7 +31,7 @@ const NOT_MADE: &str = "NotMade";
 
 /// A tool call of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct TracedCall {
     /// Name of the effect: `…/turn3/Read[0]`.
     pub effect: String,
     /// The name of the tool.
@@ -45,7 +45,7 @@ pub struct Call {
     /// Time from call to result, in milliseconds; `None` if it never ended.
     pub duration_ms: Option<u64>,
     /// Earlier places of each text and number of the arguments, by JSON pointer into the arguments.
-    pub origins: Vec<(String, Vec<Place>)>,
+    pub origins: Vec<(String, Vec<ValuePlace>)>,
 }
 
 etude_core::words! {
@@ -69,7 +69,7 @@ pub enum Event {
     /// The agent wrote a text beside its calls.
     Said(String),
     /// A tool was called.
-    Call(Box<Call>),
+    Call(Box<TracedCall>),
     /// A part of the journal that cannot be read, by its key. The run may have made calls that are not among the events.
     Unreadable(String),
 }
@@ -100,7 +100,7 @@ pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
 }
 
 /// Tool calls of a run, in the order in which models and steps made them.
-pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
+pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<TracedCall> {
     let calls = events(view, blobs).into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(*call),
         Event::Said(_) | Event::Unreadable(_) => None,
@@ -149,7 +149,7 @@ impl Reader {
         match completed.outcome {
             Outcome::Response(answer) => {
                 self.refuse_before(&record.key);
-                let made: Vec<Call> = answer
+                let made: Vec<TracedCall> = answer
                     .tool_calls
                     .iter()
                     .enumerate()
@@ -238,30 +238,30 @@ impl Reader {
         }
     }
 
-    fn call(&mut self, effect: &str) -> Option<&mut Call> {
+    fn call(&mut self, effect: &str) -> Option<&mut TracedCall> {
         match self.events.get_mut(*self.by_effect.get(effect)?)? {
             Event::Call(call) => Some(call),
             Event::Said(_) | Event::Unreadable(_) => None,
         }
     }
 
-    fn push(&mut self, call: Call) {
+    fn push(&mut self, call: TracedCall) {
         self.by_effect.insert(call.effect.clone(), self.events.len());
         self.events.push(Event::Call(Box::new(call)));
     }
 
-    fn begun(&self, effect: String, tool: &str, arguments: &str) -> Call {
+    fn begun(&self, effect: String, tool: &str, arguments: &str) -> TracedCall {
         let arguments = match arguments.trim() {
             "" => json!({}),
             text => tree::parse_response(text).unwrap_or_else(|_| text.into()),
         };
         let origins = self.places.origins(&arguments);
         let (result, duration_ms) = (None, None);
-        Call { effect, tool: tool.to_owned(), arguments, approval: Approval::None, result, duration_ms, origins }
+        TracedCall { effect, tool: tool.to_owned(), arguments, approval: Approval::None, result, duration_ms, origins }
     }
 }
 
-impl Call {
+impl TracedCall {
     /// JSON object of the call, with its result as text.
     pub fn to_json(&self) -> Value {
         let mut document = self.document();
@@ -282,7 +282,7 @@ impl Call {
 
     fn document(&self) -> Value {
         let places =
-            |places: &[Place]| places.iter().map(|place| json!({"from": place.from, "at": place.at})).collect();
+            |places: &[ValuePlace]| places.iter().map(|place| json!({"from": place.from, "at": place.at})).collect();
         let origins: Map<String, Value> =
             self.origins.iter().map(|(path, seen)| (path.clone(), Value::Array(places(seen)))).collect();
         let error = self.result.as_ref().and_then(|result| result.error.as_ref());

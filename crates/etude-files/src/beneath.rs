@@ -20,7 +20,7 @@ mod unix;
 compile_error!("etude is for Linux and macOS; on Windows, it runs in WSL");
 
 use unix::Step;
-pub use unix::{Dir, Kind, Status};
+pub use unix::{Dir, EntryKind, Status};
 pub use unix::{Handle, identity};
 
 /// Maximum number of symbolic links on the way of one path, as in Linux.
@@ -122,7 +122,7 @@ pub struct Spot {
     below: PathBuf,
     dir: Arc<Dir>,
     rest: Vec<OsString>,
-    kind: Option<Kind>,
+    kind: Option<EntryKind>,
 }
 
 /// Reason why a path was not resolved.
@@ -155,7 +155,7 @@ pub fn resolve(roots: &[Root], path: &Path) -> Result<Spot, Unresolved> {
     let mut below: PathBuf = stack.iter().map(|(name, _)| name).collect();
     below.extend(&rest);
     let dir = stack.last().map_or(&roots[root].dir, |(_, dir)| dir);
-    let kind = if rest.is_empty() { Some(Kind::Dir) } else { leaf };
+    let kind = if rest.is_empty() { Some(EntryKind::Dir) } else { leaf };
     Ok(Spot { root, below, dir: Arc::clone(dir), rest, kind })
 }
 
@@ -196,7 +196,7 @@ struct Walk<'r> {
     stack: Vec<(OsString, Arc<Dir>)>,
     /// Names after the last directory: a single name that is not a directory, or missing names.
     rest: Vec<OsString>,
-    leaf: Option<Kind>,
+    leaf: Option<EntryKind>,
     todo: VecDeque<Part>,
     /// The followed links, each with its directory: a path may lead through the same link repeatedly.
     links: Vec<Link>,
@@ -313,7 +313,7 @@ impl Spot {
     }
 
     /// Type of the file; `None` if it does not exist.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<EntryKind> {
         self.kind
     }
 

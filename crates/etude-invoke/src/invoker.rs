@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use tokio_util::sync::CancellationToken;
 
 use crate::call::{Checks, HostCall};
-use crate::kind::{Chains, Kind, tool_name};
+use crate::kind::{Chains, InvocationKind, tool_name};
 use crate::project::Project;
 use crate::session::{Access, Session, Signal, Watch};
 
@@ -71,7 +71,7 @@ pub trait Form: Send + Sync + 'static {
 /// One call by the host.
 pub struct Invocation {
     /// Selects the chain.
-    pub kind: Kind,
+    pub kind: InvocationKind,
     /// Name of the called function, in the caller's terms; middleware sees it as a tool name.
     pub name: String,
     /// Effect of the run that makes the call, for events.
@@ -173,12 +173,12 @@ impl Invoker {
     }
 
     /// True if middleware may look at arguments or results of this kind. Otherwise they need not be built.
-    pub fn is_seen(&self, kind: Kind) -> bool {
+    pub fn is_seen(&self, kind: InvocationKind) -> bool {
         self.0.chains.of(kind).is_ok_and(|chain| chain.is_seen)
     }
 
     /// True if an invocation of this kind is its function alone: no middleware is around it, and no event reports it.
-    pub fn is_idle(&self, kind: Kind) -> bool {
+    pub fn is_idle(&self, kind: InvocationKind) -> bool {
         !self.0.is_observed && self.0.chains.of(kind).is_ok_and(|chain| chain.is_idle)
     }
 

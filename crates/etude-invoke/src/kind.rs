@@ -15,7 +15,7 @@ use crate::table;
 
 /// The kind of an invocation by the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum InvocationKind {
     /// A process of a run: a code step, a validator, a hook or guard of a stage.
     Process,
     /// A model call of a step.
@@ -24,7 +24,7 @@ pub enum Kind {
     Call,
 }
 
-impl Kind {
+impl InvocationKind {
     const ALL: [Self; 3] = [Self::Process, Self::Model, Self::Call];
 
     /// Middleware of the host besides that of the standard pipeline, as keys of the host's metadata.
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// The chain without a main skill: the chain that the library compiles from [`Kind::keys`], without middleware that does
+    /// The chain without a main skill: the chain that the library compiles from [`InvocationKind::keys`], without middleware that does
     /// nothing for a tool without prompt and search path. A test compares the two.
     const fn standard(self) -> &'static [&'static str] {
         match self {
@@ -85,17 +85,17 @@ impl Chain {
 
 /// The chains of all kinds.
 #[derive(Debug)]
-pub(crate) struct Chains(BTreeMap<Kind, Result<Chain, Throw>>);
+pub(crate) struct Chains(BTreeMap<InvocationKind, Result<Chain, Throw>>);
 
 impl Chains {
     /// The chains of the program alone.
     pub(crate) fn standard() -> Self {
-        let chain = |kind: Kind| Chain {
+        let chain = |kind: InvocationKind| Chain {
             tool: Tool::new("", ToolHandler::Effect).with_chain(kind.standard()),
-            is_idle: kind != Kind::Call,
+            is_idle: kind != InvocationKind::Call,
             is_seen: false,
         };
-        Self(Kind::ALL.into_iter().map(|kind| (kind, Ok(chain(kind)))).collect())
+        Self(InvocationKind::ALL.into_iter().map(|kind| (kind, Ok(chain(kind)))).collect())
     }
 
     /// The chains of a project with a main skill.
@@ -108,10 +108,10 @@ impl Chains {
             project.catalog.register(middleware);
         }
         let project = &*project;
-        Self(Kind::ALL.into_iter().map(|kind| (kind, compile(project, kind))).collect())
+        Self(InvocationKind::ALL.into_iter().map(|kind| (kind, compile(project, kind))).collect())
     }
 
-    pub(crate) fn of(&self, kind: Kind) -> Result<&Chain, &Throw> {
+    pub(crate) fn of(&self, kind: InvocationKind) -> Result<&Chain, &Throw> {
         // Both constructors have every kind.
         self.0[&kind].as_ref()
     }
@@ -128,7 +128,7 @@ fn middleware(name: &str, place: Value) -> Skill {
     Skill::programmatic(name, "Middleware of etude.", metadata)
 }
 
-fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
+fn compile(project: &Project, kind: InvocationKind) -> Result<Chain, Throw> {
     let metadata = kind.keys().iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
     let skill = Arc::new(Skill::programmatic("host", "", metadata));
     let compiler = Compiler::new(&project.catalog, &project.scope);
@@ -141,7 +141,8 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
         })
     };
     let is_idle = |name: &str| {
-        is_built_in(name) && (IDLE.contains(&name) || (kind != Kind::Call && IDLE_FOR_PROCESSES.contains(&name)))
+        is_built_in(name)
+            && (IDLE.contains(&name) || (kind != InvocationKind::Call && IDLE_FOR_PROCESSES.contains(&name)))
     };
     let has = |key: &str| tool.metadata.get(key).is_some_and(|value| !value.is_null());
     // Trust rules look at arguments as well: without them, a denial by an argument would never match.
@@ -201,10 +202,11 @@ mod tests {
         let setup = Setup { start: dir.path().to_owned(), dir: Some(dir.path().to_owned()), ..Setup::default() };
         let compiled = Chains::compile(&mut Project::open(setup).unwrap());
         let standard = Chains::standard();
-        for kind in Kind::ALL {
+        for kind in InvocationKind::ALL {
             let (compiled, standard) = (compiled.of(kind).unwrap(), standard.of(kind).unwrap());
             let acts = |name: &&str| {
-                *name == "execute" || !(IDLE.contains(name) || kind != Kind::Call && IDLE_FOR_PROCESSES.contains(name))
+                *name == "execute"
+                    || !(IDLE.contains(name) || kind != InvocationKind::Call && IDLE_FOR_PROCESSES.contains(name))
             };
             let names: Vec<&str> = compiled.tool.chain.iter().map(|name| &**name).filter(acts).collect();
             assert_eq!(names, kind.standard(), "{kind:?}");

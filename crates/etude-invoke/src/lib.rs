@@ -44,7 +44,7 @@ pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 pub use call::{Asker, Checks, Confirms, Digits, Expected};
 pub use chain::{Outcome, Throw, ThrowKind};
 pub use invoker::{Form, Invocation, Invoker, MiddlewareSettings, as_value};
-pub use kind::Kind;
+pub use kind::InvocationKind;
 pub use mcp::{Bridge, BridgeSettings, SentVariable};
 pub use project::{Project, Setup};
 pub use roots::Modules;

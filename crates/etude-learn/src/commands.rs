@@ -9,7 +9,7 @@ use etude_core::shell::{ARGUMENT, COMMAND, LineWord, TOOL, argument, arguments};
 use serde_json::Value;
 
 use crate::episode::is_refusal;
-use crate::trace::{Call, Event, Trace};
+use crate::trace::{Event, Trace, TraceCall};
 use crate::world::{Class, World};
 
 /// Maximum number of words that become arguments: `"$10"` is not an argument in every shell.
@@ -29,7 +29,7 @@ struct Bound {
 /// Traces with their command lines replaced by one line with arguments, and without descriptions of calls; `None` if nothing
 /// changes.
 pub(crate) fn bound(traces: &[Trace], usable: &[&Trace], world: &dyn World) -> Option<Vec<Trace>> {
-    let is_own = |call: &&Call| call.tool == TOOL && call.is_good() && !is_refusal(&call.result);
+    let is_own = |call: &&TraceCall| call.tool == TOOL && call.is_good() && !is_refusal(&call.result);
     let lines: BTreeSet<&str> =
         usable.iter().flat_map(|trace| trace.calls()).filter(is_own).filter_map(line_of).collect();
     let is_read = world.tool(TOOL).is_some_and(|tool| tool.class == Class::Reads);
@@ -42,7 +42,7 @@ pub(crate) fn bound(traces: &[Trace], usable: &[&Trace], world: &dyn World) -> O
     Some(traces.iter().map(|trace| rewritten(trace, bound.as_ref())).collect())
 }
 
-fn line_of(call: &Call) -> Option<&str> {
+fn line_of(call: &TraceCall) -> Option<&str> {
     call.arguments.get(COMMAND).and_then(Value::as_str).filter(|_| arguments(&call.arguments).is_empty())
 }
 

@@ -7,7 +7,7 @@ use etude_core::data::bare;
 use serde_json::Value;
 
 use crate::text::{Said, proves};
-use crate::trace::{Call, Event, Trace};
+use crate::trace::{Event, Trace, TraceCall};
 use crate::value::{Path, is_scalar, same};
 use crate::world::{Class, World};
 
@@ -22,11 +22,11 @@ pub(crate) struct Episode<'t> {
     /// Words of the user, including the input values.
     pub(crate) said: Said,
     /// The reads before the first write that succeeded, in order.
-    pub(crate) reads: Vec<&'t Call>,
+    pub(crate) reads: Vec<&'t TraceCall>,
     /// Empty for a run that only read.
-    pub(crate) writes: Vec<&'t Call>,
+    pub(crate) writes: Vec<&'t TraceCall>,
     /// All writes of the run that succeeded.
-    pub(crate) of_run: Rc<[&'t Call]>,
+    pub(crate) of_run: Rc<[&'t TraceCall]>,
 }
 
 impl Episode<'_> {
@@ -118,9 +118,9 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     let digest = trace.digest();
     let mut texts = vec![trace.request.clone()];
     texts.extend(trace.input.values().map(|value| bare(value).into_owned()));
-    let mut reads: Vec<&Call> = Vec::new();
+    let mut reads: Vec<&TraceCall> = Vec::new();
     let mut found = Vec::new();
-    let episode = |texts: &[String], reads: &[&'t Call], writes: Vec<&'t Call>| {
+    let episode = |texts: &[String], reads: &[&'t TraceCall], writes: Vec<&'t TraceCall>| {
         let said = Said::new(texts.iter().map(String::as_str));
         let of_run = writes.clone().into();
         Episode { trace, digest: digest.clone(), said, reads: reads.to_vec(), writes, of_run }
@@ -139,7 +139,7 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
             _ => {}
         }
     }
-    let of_run: Rc<[&Call]> = found.iter().flat_map(|episode| episode.writes.iter().copied()).collect();
+    let of_run: Rc<[&TraceCall]> = found.iter().flat_map(|episode| episode.writes.iter().copied()).collect();
     found.iter_mut().for_each(|episode| episode.of_run = Rc::clone(&of_run));
     if found.is_empty() {
         let has_write = trace.calls().any(|call| world.tool(&call.tool).is_none_or(|tool| tool.class == Class::Writes));
@@ -166,7 +166,7 @@ fn fold<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
 /// Family name of a run without writes: the tools that its answer depends on.
 fn goal(episode: &Episode<'_>) -> String {
     let answer = Said::new(episode.trace.answer.as_deref());
-    let feeds_answer = |call: &&&Call| {
+    let feeds_answer = |call: &&&TraceCall| {
         let values = fields_of_all(&call.result);
         values.iter().any(|value| answer.has(value) && !episode.said.has(value))
     };
@@ -198,7 +198,7 @@ fn fields_of_all(value: &Value) -> Vec<&Value> {
 }
 
 /// True if the agent made up every scalar of the arguments: none is in the user's words or in an earlier result.
-pub(crate) fn is_made_up(episode: &Episode<'_>, call: &Call) -> bool {
+pub(crate) fn is_made_up(episode: &Episode<'_>, call: &TraceCall) -> bool {
     let known = |value: &&Value| {
         let before = episode.reads.iter().take_while(|earlier| !std::ptr::eq(**earlier, call));
         episode.said.has(value) || before.flat_map(|earlier| fields_of_all(&earlier.result)).any(|seen| seen == *value)

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::episode::{is_refusal, leaves};
 use crate::text::{Said, proves};
-use crate::trace::{Call, Trace};
+use crate::trace::{Trace, TraceCall};
 use crate::value::{Path, fields, has_same_shape};
 use crate::world::{Class, World};
 
@@ -31,7 +31,7 @@ pub(crate) struct Substitutes<'t> {
 #[derive(Debug)]
 struct Reads<'t> {
     /// A call whose arguments are all words of the user.
-    first: &'t Call,
+    first: &'t TraceCall,
     /// True if all such calls have the same argument names.
     is_uniform: bool,
     /// Digests of the requests that have each use.
@@ -51,8 +51,9 @@ impl<'t> Substitutes<'t> {
         let input: Vec<String> = trace.input.values().map(|value| bare(value).into_owned()).collect();
         let said = Said::new(trace.user_texts().chain(input.iter().map(String::as_str)));
         let digest = trace.digest();
-        let calls: Vec<&'t Call> = trace.calls().filter(|call| call.is_good() && !is_refusal(&call.result)).collect();
-        let is_read = |call: &Call| world.tool(&call.tool).is_some_and(|tool| tool.class == Class::Reads);
+        let calls: Vec<&'t TraceCall> =
+            trace.calls().filter(|call| call.is_good() && !is_refusal(&call.result)).collect();
+        let is_read = |call: &TraceCall| world.tool(&call.tool).is_some_and(|tool| tool.class == Class::Reads);
         let mut results: BTreeMap<&'t str, &'t Value> = BTreeMap::new();
         for (n, call) in calls.iter().copied().enumerate().filter(|(_, call)| is_read(call)) {
             let arguments = leaves(&call.arguments);
@@ -97,12 +98,12 @@ impl<'t> Reads<'t> {
     }
 }
 
-fn paths(call: &Call) -> Vec<Path> {
+fn paths(call: &TraceCall) -> Vec<Path> {
     leaves(&call.arguments).into_iter().map(|(path, _)| path).collect()
 }
 
 /// Uses of a result in later calls.
-fn uses_of<'t>(call: &Call, later: &[&'t Call]) -> BTreeSet<Use<'t>> {
+fn uses_of<'t>(call: &TraceCall, later: &[&'t TraceCall]) -> BTreeSet<Use<'t>> {
     let mut found = BTreeSet::new();
     for other in later.iter().filter(|other| other.tool != call.tool) {
         for (argument, value) in leaves(&other.arguments).into_iter().filter(|(_, value)| proves(value)) {

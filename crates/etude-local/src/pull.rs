@@ -9,7 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{Entry, Kind, Source};
+use crate::catalog::{Entry, ModelUse, Source};
 use partial::Partial;
 
 /// Sources and target of a download.
@@ -93,8 +93,8 @@ pub fn installed(entry: &Entry, dir: &Path) -> Option<PathBuf> {
         return None;
     }
     match entry.kind {
-        Kind::Chat { .. } => Some(path),
-        Kind::Embedding { .. } => Some(dir.join(entry.id)).filter(|unpacked| unpacked.is_dir()),
+        ModelUse::Chat { .. } => Some(path),
+        ModelUse::Embedding { .. } => Some(dir.join(entry.id)).filter(|unpacked| unpacked.is_dir()),
     }
 }
 
@@ -177,7 +177,7 @@ fn name_of(source: &Source) -> String {
 /// Unpacks the archive of an embedding model. Returns the path of the weights.
 fn unpacked(entry: &Entry, dir: &Path) -> io::Result<PathBuf> {
     let file = dir.join(entry.file);
-    if matches!(entry.kind, Kind::Chat { .. }) {
+    if matches!(entry.kind, ModelUse::Chat { .. }) {
         return Ok(file);
     }
     let unpacked = dir.join(entry.id);

@@ -28,7 +28,7 @@ use etude_spec::application::findings;
 use indexmap::IndexMap;
 
 pub use activate::{Activated, ActivatedSkill, activate};
-pub use call::{Call, Refusal, Why, prepare, scheduling};
+pub use call::{CommandCall, Refusal, Why, prepare, scheduling};
 pub use check::{Check, Conformance, Outcome, check};
 pub use confirm::{Ask, Person, Unconfirmed};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};

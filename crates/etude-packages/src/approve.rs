@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::applications::{Package, Source};
 use crate::ledger::LedgerError;
-use crate::trust::{Approval, Content, Kind, Store, of_tree};
+use crate::trust::{Approval, ApprovalSubject, Content, Store, of_tree};
 use etude_runtime::clock;
 
 /// The permissions of an approval.
@@ -59,14 +59,15 @@ pub fn approve(store: &Store, path: &Path, grants: Grants, by: &str) -> Result<V
         .map_err(|_| missing())?;
     let mut places = members(&directory).ok_or_else(|| Error::TooLarge(directory.clone()))?;
     let is_file = !meta.is_dir();
-    let is_one =
-        places.iter().any(|(place, kind)| *place == directory && (*kind == Kind::Package || places.len() == 1));
+    let is_one = places
+        .iter()
+        .any(|(place, kind)| *place == directory && (*kind == ApprovalSubject::Package || places.len() == 1));
     let is_named = path.file_name().is_some_and(|name| name == "APP.md" || name == "SKILL.md");
     if is_file && !(is_one && is_named) {
         return Err(Error::NotOne(path.to_owned()));
     }
     if !is_one {
-        places.push((directory, Kind::Folder));
+        places.push((directory, ApprovalSubject::Folder));
     }
     let at = clock::now_rfc3339();
     let mut given = Vec::new();
@@ -90,15 +91,15 @@ pub fn approve(store: &Store, path: &Path, grants: Grants, by: &str) -> Result<V
 }
 
 /// The content that an approval is bound to, and the state paths of a package.
-fn content(place: &Path, kind: Kind) -> io::Result<(Option<Content>, Vec<String>)> {
+fn content(place: &Path, kind: ApprovalSubject) -> io::Result<(Option<Content>, Vec<String>)> {
     match kind {
-        Kind::Package => {
+        ApprovalSubject::Package => {
             let package = Package::load(place, Source::Path, place);
             let (_, content) = package.approved()?;
             Ok((Some(content), package.contract.state_paths()))
         }
-        Kind::Skill => Ok((Some(of_tree(place)?), Vec::new())),
-        Kind::Folder => Ok((None, Vec::new())),
+        ApprovalSubject::Skill => Ok((Some(of_tree(place)?), Vec::new())),
+        ApprovalSubject::Folder => Ok((None, Vec::new())),
     }
 }
 
@@ -110,7 +111,7 @@ const MAX_DIRECTORIES: usize = 20_000;
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 
 /// The packages and skills at and below `directory`; `None` if it exceeds the limit of directories.
-fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
+fn members(directory: &Path) -> Option<Vec<(PathBuf, ApprovalSubject)>> {
     let mut found = Vec::new();
     let mut queue = VecDeque::from([(directory.to_owned(), 0)]);
     let mut looked_at = 0;
@@ -120,12 +121,12 @@ fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
             return None;
         }
         if place.join("APP.md").is_file() {
-            found.push((place, Kind::Package));
+            found.push((place, ApprovalSubject::Package));
             continue;
         }
         // The root of an app may have a SKILL.md as well; it is a folder with skills and packages below.
         if place.join("SKILL.md").is_file() && !place.join("pipelines").is_dir() {
-            found.push((place, Kind::Skill));
+            found.push((place, ApprovalSubject::Skill));
             continue;
         }
         if depth == MAX_DEPTH {

@@ -18,9 +18,9 @@ pub(crate) use manifest::{Manifest, Reading, mode};
 pub(crate) use snapshot::{Snapshot, StateIn};
 pub use store::Store;
 
-/// The subject of an approval.
+/// A package, skill or folder that a user trusts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ApprovalSubject {
     /// An Agent Application.
     Package,
     /// An Agent Skill.
@@ -35,7 +35,7 @@ pub struct Approval {
     /// Path of the subject, without links.
     pub path: PathBuf,
     /// Package, skill or folder at `path`.
-    pub kind: Kind,
+    pub kind: ApprovalSubject,
     /// Agents may read the subject.
     pub activation: bool,
     /// Commands that the package's contract declares may run.
@@ -89,10 +89,11 @@ impl Approvals {
             return None;
         }
         let approvals = || self.0.iter().filter(|approval| approval.activation);
-        if approvals().any(|approval| approval.kind == Kind::Folder && place.starts_with(&approval.path)) {
+        if approvals().any(|approval| approval.kind == ApprovalSubject::Folder && place.starts_with(&approval.path)) {
             return Some(Readable::Folder);
         }
-        let approval = approvals().find(|approval| approval.kind != Kind::Folder && approval.path == place)?;
+        let approval =
+            approvals().find(|approval| approval.kind != ApprovalSubject::Folder && approval.path == place)?;
         let keep = |path: &Path| path.file_name().is_some_and(|name| name == SKILL_FILE);
         let found = Reading { keep: Some(&keep), ..Reading::default() }.read(&place).ok()?;
         (approval.content == found.approvable().ok()).then_some(Readable::Content(found))
@@ -100,7 +101,8 @@ impl Approvals {
 
     /// Path and approved content of the skill in `directory`; `None` if it is not approved for execution.
     pub(crate) fn executable(&self, directory: &Path) -> Option<(&Path, &Content)> {
-        let approval = self.of(directory).filter(|approval| approval.kind == Kind::Skill && approval.execution)?;
+        let approval =
+            self.of(directory).filter(|approval| approval.kind == ApprovalSubject::Skill && approval.execution)?;
         if self.is_blocked(directory) {
             return None;
         }

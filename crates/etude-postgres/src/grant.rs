@@ -9,7 +9,7 @@ use crate::migrate;
 etude_core::words! {
     /// Kind of a database role in a fleet.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Kind {
+    pub enum RoleKind {
         /// A worker drives runs of all tenants.
         Worker = "worker",
         /// A tenant submits runs and sees its own.
@@ -23,7 +23,7 @@ pub struct Grant {
     /// The name of the PostgreSQL role.
     pub role: String,
     /// Kind of the role in the fleet.
-    pub kind: Kind,
+    pub kind: RoleKind,
     /// The tenant of the role; `None` for a worker.
     pub tenant: Option<String>,
 }
@@ -32,14 +32,14 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
     /// `None`: the owner of the schema, or a role that was given rights by hand.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<RoleKind>,
     /// The tenant that owns the role's submissions.
     pub(crate) tenant: String,
 }
 
 impl Access {
     pub(crate) fn is_tenant(&self) -> bool {
-        self.kind == Some(Kind::Tenant)
+        self.kind == Some(RoleKind::Tenant)
     }
 
     /// The name of a ledger book in the database.
@@ -83,7 +83,7 @@ pub(crate) async fn access_of(connection: &mut Connection) -> Result<Access, Fau
     let none = Access { kind: None, tenant: DEFAULT_TENANT.to_owned() };
     let Some(row) = found else { return Ok(none) };
     let (kind, tenant): (String, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
-    Ok(Access { kind: Kind::from_word(&kind), tenant: tenant.unwrap_or(none.tenant) })
+    Ok(Access { kind: RoleKind::from_word(&kind), tenant: tenant.unwrap_or(none.tenant) })
 }
 
 /// Makes a role a worker or a tenant, replacing its earlier kind.
@@ -127,7 +127,7 @@ pub(crate) async fn renew(connection: &mut Connection, schema: &str) -> Result<(
     let sql = "select quote_ident(role), kind from roles join pg_roles on rolname = role order by role";
     for row in connection.query(sql, &[]).await? {
         let (role, kind): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        if let Some(kind) = Kind::from_word(&kind) {
+        if let Some(kind) = RoleKind::from_word(&kind) {
             connection.batch(&statements(schema, &role, kind)).await?;
         }
     }
@@ -148,10 +148,10 @@ async fn admit_workers(connection: &mut Connection, schema: &str) -> Result<(), 
 }
 
 /// True if a role has the rights of its kind, by the tables that it reads and adds to.
-pub(crate) async fn has_rights(connection: &mut Connection, kind: Kind) -> Result<bool, Fault> {
+pub(crate) async fn has_rights(connection: &mut Connection, kind: RoleKind) -> Result<bool, Fault> {
     let added = match kind {
-        Kind::Worker => DATA,
-        Kind::Tenant => OF_TENANTS[0].trim_start_matches("insert on "),
+        RoleKind::Worker => DATA,
+        RoleKind::Tenant => OF_TENANTS[0].trim_start_matches("insert on "),
     };
     let sql = "select bool_and(has_table_privilege(name, word)) from (
         select unnest(string_to_array($1, ', ')) as name, 'select' as word
@@ -177,15 +177,15 @@ pub(crate) async fn may_work(
     let (role, sees_all): (String, bool) =
         row.map_or(Ok(Default::default()), |row| Ok::<_, Fault>((row.try_get(0)?, row.try_get(1)?)))?;
     let may = match access.kind {
-        Some(Kind::Tenant) => false,
-        Some(Kind::Worker) => has_rights(connection, Kind::Worker).await?,
-        None => sees_all && has_rights(connection, Kind::Worker).await?,
+        Some(RoleKind::Tenant) => false,
+        Some(RoleKind::Worker) => has_rights(connection, RoleKind::Worker).await?,
+        None => sees_all && has_rights(connection, RoleKind::Worker).await?,
     };
     Ok((role, may))
 }
 
 /// The statements that grant the rights of a role, whose name is quoted.
-fn statements(schema: &str, role: &str, kind: Kind) -> String {
+fn statements(schema: &str, role: &str, kind: RoleKind) -> String {
     let mut sql = format!(
         "revoke all on all tables in schema {schema} from {role};
          revoke all on all sequences in schema {schema} from {role};
@@ -194,9 +194,9 @@ fn statements(schema: &str, role: &str, kind: Kind) -> String {
          grant usage, select on changes, writes to {role};"
     );
     match kind {
-        Kind::Worker => sql
+        RoleKind::Worker => sql
             .push_str(&format!("grant insert, update, delete on {DATA} to {role}; grant select on counted to {role};")),
-        Kind::Tenant => {
+        RoleKind::Tenant => {
             for right in OF_TENANTS {
                 sql.push_str(&format!("grant {right} to {role};"));
             }

@@ -60,7 +60,7 @@ mod worker;
 pub use crate::address::{Address, AddressError};
 use crate::blobs::{Blobs, Shelf};
 pub use crate::check::{Check, Report, Status};
-pub use crate::grant::{Grant, Kind};
+pub use crate::grant::{Grant, RoleKind};
 use crate::link::Link;
 pub use crate::migrate::Migration;
 pub use crate::objects::{Credentials, Location};

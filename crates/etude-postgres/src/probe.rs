@@ -7,7 +7,7 @@ use etude_runtime::engine::Error;
 
 use crate::check::{Check, Status};
 use crate::error::Fault;
-use crate::grant::{self, Kind};
+use crate::grant::{self, RoleKind};
 use crate::link::{Connection, attempt};
 use crate::migrate::FORMAT;
 use crate::objects::{Credentials, Objects};
@@ -70,10 +70,10 @@ pub(crate) async fn values(store: &Store) -> Result<(), Error> {
 fn not_a_worker(store: &Store, role: &str) -> Error {
     let login = "log in as a worker: the schema owner runs `etude engine grant worker ROLE`";
     let (what, hint) = match store.access.kind {
-        Some(Kind::Tenant) => {
+        Some(RoleKind::Tenant) => {
             (format!("is the tenant `{}`, and a tenant cannot execute runs", store.access.tenant), login)
         }
-        Some(Kind::Worker) => {
+        Some(RoleKind::Worker) => {
             ("lacks privileges of a worker".to_owned(), "run `etude engine migrate` as the owner of the schema")
         }
         None => ("does not have the privileges of a worker".to_owned(), login),

@@ -29,12 +29,12 @@ pub(crate) struct Question {
 pub(crate) struct Reply {
     pub(crate) value: Result<Json, Failure>,
     pub(crate) usage: Usage,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<RoutingCall>,
 }
 
 /// A model call before a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct RoutingCall {
     /// Purpose: `route`, `parameters` or `wording`.
     pub purpose: &'static str,
     /// `provider/model`, if one was chosen.
@@ -71,7 +71,7 @@ pub(crate) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
             Ok(answer) => (Some(answer.model.clone()), Ok(answer.text.clone()), answer.usage),
             Err(failure) => (failure.model.clone(), Err(failure.message.clone()), Usage::default()),
         };
-        done.push(Call { purpose, model, system: system.to_owned(), prompt, answer, usage, elapsed_ms });
+        done.push(RoutingCall { purpose, model, system: system.to_owned(), prompt, answer, usage, elapsed_ms });
         let outcome = match answered {
             Ok(answer) => Outcome::Response(Box::new(answer)),
             Err(failure) => Outcome::CallFailed(failure),

@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ask::Call;
+use super::ask::RoutingCall;
 use super::source::{From, Source};
 use super::{ask, in_routing, parameters, prompt};
 
@@ -51,7 +51,7 @@ pub struct Extracted {
     /// Reason why the model gave no usable values; `None` if it did or was not asked.
     pub undelivered: Option<String>,
     /// The model calls, in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RoutingCall>,
 }
 
 /// A parameter without a value, for which the request has a possible text.

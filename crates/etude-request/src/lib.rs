@@ -23,7 +23,7 @@ use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::{App, Summary};
 use meaning::Meaning;
 
-pub use ask::Call;
+pub use ask::RoutingCall;
 pub use extract::{Extracted, Stated, Unclear, typed};
 pub use meaning::Sentences;
 pub use measure::{Labelled, Measured, measure, parse_labelled};
@@ -72,7 +72,7 @@ pub struct Routed {
     /// Tokens and cost of the model calls.
     pub usage: Usage,
     /// The model calls, in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RoutingCall>,
 }
 
 impl Table {

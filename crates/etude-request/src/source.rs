@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::ask::Call;
+use super::ask::RoutingCall;
 use super::{Extracted, Mode};
 
 etude_core::words! {
@@ -118,7 +118,7 @@ pub struct Trail {
     /// Values of the model that the request does not confirm: names and values as JSON.
     pub made_up: Vec<(String, String)>,
     /// The model calls, in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RoutingCall>,
 }
 
 impl Trail {
@@ -149,7 +149,7 @@ pub fn sources_json(sources: &[Source]) -> Value {
     sources.iter().map(|source| (source.name.clone(), source.to_json())).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn call_json(call: &Call) -> Value {
+fn call_json(call: &RoutingCall) -> Value {
     json!({
         "purpose": call.purpose,
         "model": call.model,

@@ -10,7 +10,7 @@ use etude_core::report::usage_json;
 use etude_process::blob::{self, BlobStore, INLINE_LIMIT};
 use etude_runtime::engine::{NewRun, Record};
 use etude_runtime::record::{self, Continuation};
-use etude_spec::learned::{Pinned, State};
+use etude_spec::learned::{LearnedState, Pinned};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -224,6 +224,6 @@ fn learned_json(learned: &Pinned) -> Value {
 }
 
 fn to_learned(value: &Value) -> Option<Pinned> {
-    let state = State::from_word(value["state"].as_str()?)?;
+    let state = LearnedState::from_word(value["state"].as_str()?)?;
     Some(Pinned { state, content: value["content"].as_str()?.to_owned() })
 }

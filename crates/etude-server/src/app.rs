@@ -12,7 +12,7 @@ use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun};
 use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
@@ -142,7 +142,7 @@ pub enum Move {
     /// Moves the pipeline to a higher state, if the conditions hold.
     Promote {
         /// The new state; `None`: one state up.
-        to: Option<State>,
+        to: Option<LearnedState>,
         /// True to promote without enough comparisons, and with writes beyond `learn.writes`.
         accepts_risk: bool,
         /// The name of the token that accepts the risk.

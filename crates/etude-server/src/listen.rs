@@ -56,19 +56,19 @@ pub enum Wanted {
     /// Both loopback addresses with this port; 0 selects a free one.
     Loopback(u16),
     /// Exactly these places.
-    Places(Vec<Place>),
+    Places(Vec<ListenAddress>),
 }
 
 /// One of the requested addresses.
 #[derive(Debug)]
-pub enum Place {
+pub enum ListenAddress {
     /// An address that this process binds.
     Address(SocketAddr),
     /// A listening socket that was handed over by the process that started this one.
     Bound(std::net::TcpListener, SocketAddr),
 }
 
-impl Place {
+impl ListenAddress {
     /// The IP address and port; the port may be 0 before the address is bound.
     pub fn address(&self) -> SocketAddr {
         match self {
@@ -145,8 +145,8 @@ impl Listening {
                 let mut bound = Vec::new();
                 for place in places {
                     bound.push(match place {
-                        Place::Address(address) => bind(address).await?,
-                        Place::Bound(listener, address) => TcpListener::from_std(listener)
+                        ListenAddress::Address(address) => bind(address).await?,
+                        ListenAddress::Bound(listener, address) => TcpListener::from_std(listener)
                             .map_err(|source| Error { address: address.to_string(), source })?,
                     });
                 }

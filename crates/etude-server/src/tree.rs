@@ -266,7 +266,8 @@ impl Tree {
             let is_inside = |step: &&Value| inspect::is_step(&effect.id, &self.names_to(step));
             let inner = self.steps.iter().filter(is_inside).max_by_key(|step| self.names_to(step).len());
             let places = inner.into_iter().chain(&self.steps);
-            let mut found = places.filter_map(|step| Some((step, inspect::Place::of(&effect.id, name_of(step))?)));
+            let mut found =
+                places.filter_map(|step| Some((step, inspect::EffectPlace::of(&effect.id, name_of(step))?)));
             found.next()
         };
         let described = |effect| match place(effect) {

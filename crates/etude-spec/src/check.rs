@@ -9,7 +9,7 @@ use etude_core::data::Json;
 use crate::diagnose::{fields as diagnose, references, values};
 use crate::diagnostic::Diagnostic;
 use crate::duration;
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Field, FieldKind, Object};
 use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, quoted};
 use crate::yaml::{Entries, Locator, Node, Plain, Value};
@@ -113,68 +113,71 @@ struct Context<'a> {
     place: Span,
 }
 
-fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+fn kind(found: &mut Findings<'_>, expected: &FieldKind, at: Context<'_>, value: &Node<'_>) {
     if value.is_invalid() {
         return;
     }
     match expected {
-        Kind::Any | Kind::Data | Kind::Condition => {}
-        Kind::Literal => found.as_written(at.field, value),
-        Kind::Schema if value.as_map().is_some() => {
+        FieldKind::Any | FieldKind::Data | FieldKind::Condition => {}
+        FieldKind::Literal => found.as_written(at.field, value),
+        FieldKind::Schema if value.as_map().is_some() => {
             let note = values::extension(found.file, at.place, at.what, "a JSON Schema in place of a path", "X-3");
             found.extensions.push(note.field(at.field.name));
         }
-        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Schema => {
-            match value.as_text() {
-                Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
-                Some(_) if matches!(expected, Kind::Text | Kind::Path | Kind::Schema) => {
-                    found.as_written(at.field, value);
-                }
-                Some(_) => {}
-                None => wrong_type(found, expected, at, value),
+        FieldKind::Text
+        | FieldKind::Prose
+        | FieldKind::Template
+        | FieldKind::ArgsTemplate
+        | FieldKind::Path
+        | FieldKind::Schema => match value.as_text() {
+            Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
+            Some(_) if matches!(expected, FieldKind::Text | FieldKind::Path | FieldKind::Schema) => {
+                found.as_written(at.field, value);
             }
-        }
-        Kind::Bool if value.as_bool().is_some() => {}
-        Kind::Integer(min, max) => integer(found, expected, at, value, *min, *max),
-        Kind::Number(min, max) => number(found, expected, at, value, *min, *max),
-        Kind::Duration => {
+            Some(_) => {}
+            None => wrong_type(found, expected, at, value),
+        },
+        FieldKind::Bool if value.as_bool().is_some() => {}
+        FieldKind::Integer(min, max) => integer(found, expected, at, value, *min, *max),
+        FieldKind::Number(min, max) => number(found, expected, at, value, *min, *max),
+        FieldKind::Duration => {
             if let Err(why) = duration::of_node(value) {
                 found.push(values::bad_duration(found.file, at.place, at.what, why));
             }
         }
-        Kind::LongDuration => {
+        FieldKind::LongDuration => {
             if let Err(why) = duration::long_of_node(value) {
                 found.push(values::bad_duration(found.file, at.place, at.what, why));
             }
         }
-        Kind::Word(words) => match value.as_text() {
+        FieldKind::Word(words) => match value.as_text() {
             Some(text) if words.contains(&text) => {}
             Some(text) => found.push(values::unknown_word(found.file, at.place, at.what, text, words)),
             None => wrong_type(found, expected, at, value),
         },
-        Kind::List(_) | Kind::Entries(_) | Kind::Object(_) => members(found, expected, at, value),
-        Kind::Either(kinds) => match kinds.iter().find(|kind| same_shape(kind, value)) {
+        FieldKind::List(_) | FieldKind::Entries(_) | FieldKind::Object(_) => members(found, expected, at, value),
+        FieldKind::Either(kinds) => match kinds.iter().find(|kind| same_shape(kind, value)) {
             Some(chosen) => kind(found, chosen, at, value),
             None => wrong_type(found, expected, at, value),
         },
-        Kind::Steps if value.as_seq().is_some() => {}
-        Kind::Inputs if value.as_map().is_some() => {}
-        Kind::Bool | Kind::Steps | Kind::Inputs => wrong_type(found, expected, at, value),
+        FieldKind::Steps if value.as_seq().is_some() => {}
+        FieldKind::Inputs if value.as_map().is_some() => {}
+        FieldKind::Bool | FieldKind::Steps | FieldKind::Inputs => wrong_type(found, expected, at, value),
     }
 }
 
 /// Checks a list or mapping with its members.
-fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+fn members(found: &mut Findings<'_>, expected: &FieldKind, at: Context<'_>, value: &Node<'_>) {
     let or = |span: Span, other: Span| if span.is_empty() { other } else { span };
     match (expected, &value.value) {
-        (Kind::List(of), Value::Seq(items)) => {
+        (FieldKind::List(of), Value::Seq(items)) => {
             let what = &format!("an element of {}", at.what);
             for item in items {
                 let place = or(item.span, at.place);
                 kind(found, of, Context { place, what, ..at }, item);
             }
         }
-        (Kind::Entries(of), Value::Map(entries)) => {
+        (FieldKind::Entries(of), Value::Map(entries)) => {
             for (name, key, item) in entries.iter() {
                 let what = &quoted(&format!("{}.{name}", at.field.name));
                 let place = or(item.span, key.span);
@@ -184,7 +187,7 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
                 }
             }
         }
-        (Kind::Object(table), Value::Map(entries)) => {
+        (FieldKind::Object(table), Value::Map(entries)) => {
             let (name, at) = (at.what, at.place);
             object(found, entries, table, Subject { name, at }, &[]);
         }
@@ -193,34 +196,40 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
 }
 
 /// True for a template and for a choice with one.
-pub(crate) fn may_be_template(kind: &Kind) -> bool {
+pub(crate) fn may_be_template(kind: &FieldKind) -> bool {
     match kind {
-        Kind::Template => true,
-        Kind::Either(kinds) => kinds.iter().any(may_be_template),
+        FieldKind::Template => true,
+        FieldKind::Either(kinds) => kinds.iter().any(may_be_template),
         _ => false,
     }
 }
 
 /// True if a value has the shape of the kind, so that its faults are best described in that kind's terms.
-fn same_shape(kind: &Kind, value: &Node<'_>) -> bool {
+fn same_shape(kind: &FieldKind, value: &Node<'_>) -> bool {
     match (kind, &value.value) {
-        (Kind::Object(_) | Kind::Entries(_), Value::Map(_)) | (Kind::List(_), Value::Seq(_)) => true,
-        (Kind::Bool, _) => value.as_bool().is_some(),
-        (Kind::Integer(..) | Kind::Number(..), _) => {
+        (FieldKind::Object(_) | FieldKind::Entries(_), Value::Map(_)) | (FieldKind::List(_), Value::Seq(_)) => true,
+        (FieldKind::Bool, _) => value.as_bool().is_some(),
+        (FieldKind::Integer(..) | FieldKind::Number(..), _) => {
             matches!(value.as_plain(), Some(Plain::Int(_) | Plain::Float(_)))
         }
-        (Kind::Word(_) | Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path, _) => {
-            value.as_text().is_some()
-        }
+        (
+            FieldKind::Word(_)
+            | FieldKind::Text
+            | FieldKind::Prose
+            | FieldKind::Template
+            | FieldKind::ArgsTemplate
+            | FieldKind::Path,
+            _,
+        ) => value.as_text().is_some(),
         _ => false,
     }
 }
 
-fn wrong_type(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+fn wrong_type(found: &mut Findings<'_>, expected: &FieldKind, at: Context<'_>, value: &Node<'_>) {
     found.push(values::wrong_type(found.file, at.place, (at.field.name, at.what), expected, value));
 }
 
-fn integer(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>, min: i64, max: i64) {
+fn integer(found: &mut Findings<'_>, expected: &FieldKind, at: Context<'_>, value: &Node<'_>, min: i64, max: i64) {
     match value.as_plain() {
         Some(Plain::Int(digits)) if digits.parse::<i64>().is_ok_and(|n| (min..=max).contains(&n)) => {}
         Some(Plain::Int(digits)) => {
@@ -235,7 +244,7 @@ fn bound(n: i64) -> String {
     if n < 0 { format!("-{digits}") } else { digits }
 }
 
-fn number(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>, min: f64, max: f64) {
+fn number(found: &mut Findings<'_>, expected: &FieldKind, at: Context<'_>, value: &Node<'_>, min: f64, max: f64) {
     match value.as_plain() {
         Some(Plain::Int(text) | Plain::Float(text)) => {
             if !text.parse::<f64>().is_ok_and(|n| (min..=max).contains(&n)) {

@@ -18,7 +18,7 @@ pub mod stage_machine;
 pub mod test;
 pub mod tool;
 
-pub use kind::Kind;
+pub use kind::FieldKind;
 
 /// A kind of mapping: its name and its fields.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct Field {
     /// True if the object is invalid without the field.
     pub required: bool,
     /// Required form of the value.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Purpose of the field, in one sentence.
     pub doc: &'static str,
     /// The clause that adds the field, if the protocol itself does not have it.
@@ -54,11 +54,21 @@ pub struct Field {
 }
 
 impl Field {
-    pub(crate) const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
+    pub(crate) const fn required(
+        name: &'static str,
+        kind: FieldKind,
+        example: &'static str,
+        doc: &'static str,
+    ) -> Self {
         Self { name, required: true, kind, doc, extension: None, default: "", example, instead: "" }
     }
 
-    pub(crate) const fn optional(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
+    pub(crate) const fn optional(
+        name: &'static str,
+        kind: FieldKind,
+        example: &'static str,
+        doc: &'static str,
+    ) -> Self {
         Self { name, required: false, kind, doc, extension: None, default: "", example, instead: "" }
     }
 

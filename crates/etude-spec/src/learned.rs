@@ -38,7 +38,7 @@ pub const TESTS: &str = "tests";
 etude_core::words! {
     /// States of a learned pipeline; each is one step above the previous one, except the last.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum State {
+    pub enum LearnedState {
         /// Learned, without any effect yet.
         Proposed = "proposed",
         /// Runs beside the agent, without effect.
@@ -52,7 +52,7 @@ etude_core::words! {
     }
 }
 
-impl State {
+impl LearnedState {
     /// True if requests are routed to the pipeline.
     pub const fn is_routed(self) -> bool {
         matches!(self, Self::Assisted | Self::Active)
@@ -102,7 +102,7 @@ impl Counts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
     /// State chosen by a person.
-    pub state: State,
+    pub state: LearnedState,
     /// Name of the family of runs.
     pub family: String,
     /// Hash of the learned content.
@@ -146,7 +146,7 @@ impl Located {
     }
 
     /// The recorded state; `None` if learn.yaml has errors.
-    pub fn state(&self) -> Option<State> {
+    pub fn state(&self) -> Option<LearnedState> {
         Some(self.learned.as_ref()?.state)
     }
 }
@@ -178,7 +178,7 @@ pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Loc
 
 /// True if the files of pipeline `name` in `pipelines/` allow routing to it (L-36).
 pub fn is_routable(sources: &dyn Sources, name: &str) -> bool {
-    find(sources, PIPELINES, name).is_none_or(|located| located.state().is_some_and(State::is_routed))
+    find(sources, PIPELINES, name).is_none_or(|located| located.state().is_some_and(LearnedState::is_routed))
 }
 
 fn names(sources: &dyn Sources, base: &str) -> impl Iterator<Item = String> + use<> {
@@ -212,7 +212,7 @@ pub fn read(file: &Arc<SourceFile>, name: &str, is_candidate: bool) -> (Option<L
     let learned = from_entries(entries, document);
     let place = entries.get("state").map_or(Span::default(), |node| node.span);
     match &learned {
-        Some(learned) if learned.state == State::Demoted => found.push(diagnose::demoted(file, place, name)),
+        Some(learned) if learned.state == LearnedState::Demoted => found.push(diagnose::demoted(file, place, name)),
         Some(learned) if is_candidate && learned.state.is_routed() => {
             found.push(diagnose::misplaced(file, place, name, learned.state.word()));
         }
@@ -238,7 +238,7 @@ fn from_entries(entries: &Entries<'_>, document: Value) -> Option<Learned> {
     let of_checks = &evidence["leave_one_out"];
     let holes = document["holes"].as_array();
     Some(Learned {
-        state: State::from_word(text(entries, "state")?.text)?,
+        state: LearnedState::from_word(text(entries, "state")?.text)?,
         family: text(entries, "family")?.text.to_owned(),
         content: text(entries, "content").map(|content| content.text.to_owned()),
         accept_risk: boolean(entries, "accept_risk").unwrap_or(false),

@@ -4,7 +4,9 @@
 
 use std::fmt::Write as _;
 
-use crate::fields::{Field, Kind, Object, automation, config, learn, package, pipeline, stage_machine, test, tool};
+use crate::fields::{
+    Field, FieldKind, Object, automation, config, learn, package, pipeline, stage_machine, test, tool,
+};
 
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
@@ -146,29 +148,29 @@ fn is_of_every_step(field: &Field) -> bool {
 }
 
 /// Type of a field for readers of the reference: `integer from 1 to 100`.
-fn type_of(kind: &Kind) -> String {
+fn type_of(kind: &FieldKind) -> String {
     match kind {
-        Kind::Text | Kind::Prose => "string".into(),
-        Kind::Template => "template".into(),
-        Kind::ArgsTemplate => "template of `{{args.NAME}}`".into(),
-        Kind::Path => "path".into(),
-        Kind::Schema => "path, or a JSON Schema".into(),
-        Kind::Bool => "boolean".into(),
-        Kind::Integer(i64::MIN, i64::MAX) => "integer".into(),
-        Kind::Integer(from, to) => format!("integer, {from} to {to}"),
-        Kind::Number(from, to) => format!("number, {from} to {to}"),
-        Kind::Duration => "duration".into(),
-        Kind::LongDuration => "duration, also in days".into(),
-        Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-        Kind::List(of) => format!("list of: {}", type_of(of)),
-        Kind::Entries(of) => format!("map to: {}", type_of(of)),
-        Kind::Object(object) => object.name.to_owned(),
-        Kind::Either(kinds) => kinds.iter().map(type_of).collect::<Vec<_>>().join(", or "),
-        Kind::Steps => "list of steps".into(),
-        Kind::Inputs => "map of parameters".into(),
-        Kind::Condition => "condition".into(),
-        Kind::Any => "any value or template".into(),
-        Kind::Literal | Kind::Data => "any value".into(),
+        FieldKind::Text | FieldKind::Prose => "string".into(),
+        FieldKind::Template => "template".into(),
+        FieldKind::ArgsTemplate => "template of `{{args.NAME}}`".into(),
+        FieldKind::Path => "path".into(),
+        FieldKind::Schema => "path, or a JSON Schema".into(),
+        FieldKind::Bool => "boolean".into(),
+        FieldKind::Integer(i64::MIN, i64::MAX) => "integer".into(),
+        FieldKind::Integer(from, to) => format!("integer, {from} to {to}"),
+        FieldKind::Number(from, to) => format!("number, {from} to {to}"),
+        FieldKind::Duration => "duration".into(),
+        FieldKind::LongDuration => "duration, also in days".into(),
+        FieldKind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        FieldKind::List(of) => format!("list of: {}", type_of(of)),
+        FieldKind::Entries(of) => format!("map to: {}", type_of(of)),
+        FieldKind::Object(object) => object.name.to_owned(),
+        FieldKind::Either(kinds) => kinds.iter().map(type_of).collect::<Vec<_>>().join(", or "),
+        FieldKind::Steps => "list of steps".into(),
+        FieldKind::Inputs => "map of parameters".into(),
+        FieldKind::Condition => "condition".into(),
+        FieldKind::Any => "any value or template".into(),
+        FieldKind::Literal | FieldKind::Data => "any value".into(),
     }
 }
 

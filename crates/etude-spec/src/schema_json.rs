@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Field, Kind, Object, package, pipeline, test};
+use crate::fields::{Field, FieldKind, Object, package, pipeline, test};
 
 /// Dialect of these schemas.
 pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -144,34 +144,34 @@ fn written(yaml: &str) -> Option<Value> {
     serde_json::from_str(&root?.to_json().ok()?).ok()
 }
 
-fn value(kind: &Kind) -> Value {
+fn value(kind: &FieldKind) -> Value {
     match kind {
-        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path => {
+        FieldKind::Text | FieldKind::Prose | FieldKind::Template | FieldKind::ArgsTemplate | FieldKind::Path => {
             json!({"type": "string", "minLength": 1})
         }
-        Kind::Schema => json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]}),
-        Kind::Bool => json!({"type": "boolean"}),
-        Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Kind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
-        Kind::Duration => json!({
+        FieldKind::Schema => json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]}),
+        FieldKind::Bool => json!({"type": "boolean"}),
+        FieldKind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+        FieldKind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
+        FieldKind::Duration => json!({
             "anyOf": [{"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h)?$"}, {"type": "number", "minimum": 0}],
         }),
-        Kind::LongDuration => json!({
+        FieldKind::LongDuration => json!({
             "anyOf": [{"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h|d)?$"}, {"type": "number", "minimum": 0}],
         }),
-        Kind::Word(words) => json!({"enum": words}),
-        Kind::List(of) => json!({"type": "array", "items": value(of)}),
+        FieldKind::Word(words) => json!({"enum": words}),
+        FieldKind::List(of) => json!({"type": "array", "items": value(of)}),
         // An environment variable may be empty.
-        Kind::Entries(of) if crate::check::may_be_template(of) => {
+        FieldKind::Entries(of) if crate::check::may_be_template(of) => {
             json!({"type": "object", "additionalProperties": {"anyOf": [{"const": ""}, value(of)]}})
         }
-        Kind::Entries(of) => json!({"type": "object", "additionalProperties": value(of)}),
-        Kind::Object(table) => object(table),
-        Kind::Either(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
-        Kind::Steps => json!({"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}),
-        Kind::Inputs => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/parameter"}}),
-        Kind::Condition => json!({"$ref": "#/$defs/condition"}),
-        Kind::Any | Kind::Literal | Kind::Data => json!({}),
+        FieldKind::Entries(of) => json!({"type": "object", "additionalProperties": value(of)}),
+        FieldKind::Object(table) => object(table),
+        FieldKind::Either(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
+        FieldKind::Steps => json!({"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}),
+        FieldKind::Inputs => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/parameter"}}),
+        FieldKind::Condition => json!({"$ref": "#/$defs/condition"}),
+        FieldKind::Any | FieldKind::Literal | FieldKind::Data => json!({}),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::diagnose::references::{misfit, unknown_pipeline};
 use crate::diagnose::stage_machine::unknown_machine;
 use crate::diagnose::{files, values};
 use crate::diagnostic::{self, Diagnostic};
-use crate::fields::Kind;
+use crate::fields::FieldKind;
 use crate::fields::test::{FELL_BACK, TEST};
 use crate::files::{entries_of, source_text};
 use crate::input::InputDecl;
@@ -154,7 +154,7 @@ fn fell_back(found: &mut Findings<'_>, root: &Entries<'_>) {
         Some(entries) => object(found, entries, &FELL_BACK, Subject { name: "`fell_back`", at: key.span }, &[]),
         None if matches!(node.as_plain(), Some(Plain::Null)) => {}
         None => {
-            let table = &Kind::Object(&FELL_BACK);
+            let table = &FieldKind::Object(&FELL_BACK);
             found.push(values::wrong_type(found.file, node.span, ("fell_back", "`fell_back`"), table, node));
         }
     }

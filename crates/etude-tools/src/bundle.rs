@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use etude_core::digest::Digest;
-use etude_files::beneath::{Kind, is_unfinished};
+use etude_files::beneath::{EntryKind, is_unfinished};
 use etude_files::whole;
 use tar::{Archive, Builder, EntryType, Header};
 
@@ -118,7 +118,7 @@ impl Bundle {
         let (mut found, mut failed, mut total) = (BTreeMap::new(), None, 0_u64);
         walk::walk(&start, None, true, &Stop::unlimited(), |entry| {
             let is_left_out = |name: &OsStr| name == KEYS || is_unfinished(name);
-            if entry.kind == Kind::Dir || entry.below.file_name().is_some_and(is_left_out) {
+            if entry.kind == EntryKind::Dir || entry.below.file_name().is_some_and(is_left_out) {
                 return Ok(true);
             }
             match packed(entry, MAX_BYTES.saturating_sub(total)) {
@@ -285,7 +285,7 @@ fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), Bundle
     let names: Option<Vec<&str>> = entry.below.iter().map(|name| name.to_str()).collect();
     let path = names.ok_or_else(not_text)?.join("/");
     let packed = match entry.kind {
-        Kind::File => {
+        EntryKind::File => {
             let file = entry.open().map_err(|e| fault(&e.to_string()))?;
             let mode = if unix::is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
             let mut data = Vec::new();
@@ -295,7 +295,7 @@ fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), Bundle
             }
             Packed { kind: EntryType::Regular, mode, data }
         }
-        Kind::Link => {
+        EntryKind::Link => {
             let target = entry.target().map_err(|e| fault(&e.to_string()))?;
             let target = target.to_str().ok_or_else(not_text)?;
             if !stays_inside(&path, target) {
@@ -305,7 +305,9 @@ fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), Bundle
             }
             Packed { kind: EntryType::Symlink, mode: 0o644, data: target.as_bytes().to_owned() }
         }
-        Kind::Dir | Kind::Other => return Err(fault("it is neither a file nor a link; exclude it with `.gitignore`")),
+        EntryKind::Dir | EntryKind::Other => {
+            return Err(fault("it is neither a file nor a link; exclude it with `.gitignore`"));
+        }
     };
     Ok((path, packed))
 }

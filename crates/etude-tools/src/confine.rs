@@ -34,7 +34,7 @@ pub enum Access {
 
 /// A resolved path that a tool may touch.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ConfinedPath {
     /// Absolute path without symbolic links.
     real: PathBuf,
     /// Path for messages: relative to the base if it lies below it, else absolute.
@@ -48,7 +48,7 @@ pub struct Place {
 pub struct PathArgument {
     written: String,
     roots: Roots,
-    found: Result<Place, Refusal>,
+    found: Result<ConfinedPath, Refusal>,
 }
 
 /// Reason why a path must not be touched.
@@ -134,7 +134,7 @@ impl Roots {
     ///
     /// # Errors
     /// Nothing exists at the path, or it must not be touched.
-    pub fn existing(&self, path: &str, access: Access) -> Result<Place, Refusal> {
+    pub fn existing(&self, path: &str, access: Access) -> Result<ConfinedPath, Refusal> {
         self.resolve(path).existing(access)
     }
 
@@ -142,7 +142,7 @@ impl Roots {
     ///
     /// # Errors
     /// The path must not be written, or is a symbolic link to nothing.
-    pub fn target(&self, path: &str) -> Result<Place, Refusal> {
+    pub fn target(&self, path: &str) -> Result<ConfinedPath, Refusal> {
         self.resolve(path).target()
     }
 
@@ -162,7 +162,7 @@ impl Roots {
         self.shown(&lexical(&self.base().join(path)))
     }
 
-    fn find(&self, path: &str) -> Result<Place, Refusal> {
+    fn find(&self, path: &str) -> Result<ConfinedPath, Refusal> {
         let asked = asked(path);
         let other = |why: String| Refusal::Other { path: asked.clone(), why };
         if path.contains('\0') {
@@ -182,9 +182,9 @@ impl Roots {
         }
     }
 
-    fn place(&self, spot: Spot) -> Place {
+    fn place(&self, spot: Spot) -> ConfinedPath {
         let real = self.0.roots[spot.root()].real().join(spot.below());
-        Place { shown: self.shown(&real), real, spot, roots: self.clone() }
+        ConfinedPath { shown: self.shown(&real), real, spot, roots: self.clone() }
     }
 
     fn may(&self, access: Access, real: &Path) -> bool {
@@ -270,7 +270,7 @@ impl PathArgument {
     ///
     /// # Errors
     /// Nothing exists at the path, or it must not be touched.
-    pub fn existing(&self, access: Access) -> Result<Place, Refusal> {
+    pub fn existing(&self, access: Access) -> Result<ConfinedPath, Refusal> {
         let place = self.allowed(access)?;
         match place.spot.kind() {
             Some(_) => Ok(place),
@@ -282,11 +282,11 @@ impl PathArgument {
     ///
     /// # Errors
     /// The path must not be written, or is a symbolic link to nothing.
-    pub fn target(&self) -> Result<Place, Refusal> {
+    pub fn target(&self) -> Result<ConfinedPath, Refusal> {
         self.allowed(Access::Write)
     }
 
-    fn allowed(&self, access: Access) -> Result<Place, Refusal> {
+    fn allowed(&self, access: Access) -> Result<ConfinedPath, Refusal> {
         match &self.found {
             Ok(place) if self.roots.may(access, &place.real) => Ok(place.clone()),
             Ok(place) if self.is_elsewhere() => Err(Refusal::LeadsOut {
@@ -312,7 +312,7 @@ impl Access {
     }
 }
 
-impl Place {
+impl ConfinedPath {
     /// The absolute path without symbolic links.
     pub fn real(&self) -> &Path {
         &self.real
@@ -356,7 +356,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfinedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-use etude_files::beneath::{self, Kind, Root, Spot, Unresolved};
+use etude_files::beneath::{self, EntryKind, Root, Spot, Unresolved};
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 
 /// Maximum number of names in a directory of an app.
@@ -40,7 +40,7 @@ impl Disk {
         let spot = self.find(path)?;
         match spot.kind() {
             None => return Err(ReadFailure::Missing),
-            Some(Kind::File) => {}
+            Some(EntryKind::File) => {}
             Some(_) => return Err(ReadFailure::WrongKind),
         }
         let file = spot.open().map_err(failure)?;
@@ -86,14 +86,14 @@ impl Sources for Disk {
             // A name that is not UTF-8 cannot be written in a pipeline file either.
             let Ok(name) = name.into_string() else { continue };
             let kind = match kind {
-                Kind::Dir => FileKind::Dir,
-                Kind::Link => {
+                EntryKind::Dir => FileKind::Dir,
+                EntryKind::Link => {
                     let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
                     self.kind(&path).unwrap_or(FileKind::Other)
                 }
                 // The execute permission would cost a look at the file; callers that need it ask for its kind.
-                Kind::File => FileKind::File { executable: false },
-                Kind::Other => FileKind::Other,
+                EntryKind::File => FileKind::File { executable: false },
+                EntryKind::Other => FileKind::Other,
             };
             entries.push(Entry { name, kind });
         }
@@ -105,16 +105,16 @@ impl Sources for Disk {
         if let Some(found) = self.0.status_straight(Path::new(path)) {
             let found = found.map_err(failure)?;
             return Ok(match found.kind {
-                Kind::Dir => FileKind::Dir,
-                Kind::File => FileKind::File { executable: found.mode & 0o111 != 0 },
+                EntryKind::Dir => FileKind::Dir,
+                EntryKind::File => FileKind::File { executable: found.mode & 0o111 != 0 },
                 _ => FileKind::Other,
             });
         }
         let spot = self.find(path)?;
         Ok(match (spot.kind(), spot.entry()) {
             (None, _) => return Err(ReadFailure::Missing),
-            (Some(Kind::Dir), _) => FileKind::Dir,
-            (Some(Kind::File), Some((dir, name))) => {
+            (Some(EntryKind::Dir), _) => FileKind::Dir,
+            (Some(EntryKind::File), Some((dir, name))) => {
                 FileKind::File { executable: dir.status(name).map_err(failure)?.mode & 0o111 != 0 }
             }
             (Some(_), _) => FileKind::Other,

@@ -47,7 +47,7 @@ pub use application_tool::ApplicationAccess;
 use crate::definition::Definition;
 use crate::invocation::ToolForm;
 use etude_evidence::rehearsal::Rehearsal;
-use etude_invoke::{Asker, Checks, Digits, Invocation, Invoker, Kind};
+use etude_invoke::{Asker, Checks, Digits, Invocation, InvocationKind, Invoker};
 use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::{Approvals, Store};
@@ -400,7 +400,7 @@ impl Inner {
         };
         let (target, args) = found.unwrap_or_else(|result| (Target::Nothing(result), Arc::new(json!({}))));
         let invocation = Invocation {
-            kind: Kind::Call,
+            kind: InvocationKind::Call,
             // A command that a step calls is the work of that step; the command itself passes its own chain.
             name: if is_step { call.key.clone() } else { call.name.clone() },
             key: call.key.clone(),
@@ -473,7 +473,10 @@ impl Inner {
     }
 
     /// The application command that a call names. Reading its package may take long.
-    async fn command(self: &Arc<Self>, arguments: &str) -> Result<etude_packages::applications::Call, ToolResult> {
+    async fn command(
+        self: &Arc<Self>,
+        arguments: &str,
+    ) -> Result<etude_packages::applications::CommandCall, ToolResult> {
         let (inner, arguments) = (Arc::clone(self), arguments.to_owned());
         let found = tokio::task::spawn_blocking(move || inner.applications().find(&arguments)).await;
         found.unwrap_or_else(|error| Err(ToolResult::terminal("ToolExecutionFailed", &error.to_string())))
@@ -582,7 +585,7 @@ enum Target {
     /// The call reads a skill or a contract.
     Reader,
     /// The call runs a command of an application.
-    Command(Box<etude_packages::applications::Call>),
+    Command(Box<etude_packages::applications::CommandCall>),
     /// A tool of the set, with the judged parts of the call.
     Tool(Found, Judged),
 }

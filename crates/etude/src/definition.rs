@@ -10,7 +10,7 @@ use etude_process::sandbox;
 use etude_runtime::engine::Engine;
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR, LEARNED, PIPELINES};
 use etude_spec::input::InputDecl;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use etude_spec::lower;
 use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{FileKind, Sources};
@@ -54,7 +54,7 @@ impl Definition {
             etude_evidence::is_active(engine, disk.root(), &disk, self.target.pipeline()?).ok()
         };
         let state = match pinned.state {
-            State::Active if is_active() != Some(true) => State::Assisted,
+            LearnedState::Active if is_active() != Some(true) => LearnedState::Assisted,
             state => state,
         };
         Some(Pinned { state, ..pinned })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use etude_models::{LocalServer, Starting};
 use etude_request::Sentences;
 
-pub use etude_local::catalog::{DEFAULT_MODEL, EMBEDDING_MODEL, Entry, Kind, catalog, find};
+pub use etude_local::catalog::{DEFAULT_MODEL, EMBEDDING_MODEL, Entry, ModelUse, catalog, find};
 pub use etude_local::{
     Embedder, Ended, Listen, Places, Progress, PullError, Ready, Serving, Settings, WhenIdle, default_threads,
     environment, installed, pull, serve,
@@ -54,7 +54,7 @@ impl Local {
                 let entry = lookup(name)?;
                 let weights = installed(entry, &self.models_dir).ok_or_else(|| missing(entry))?;
                 let mut settings = Settings::new(name, &weights, &self.runtime_dir);
-                if let Kind::Chat { context_tokens, .. } = entry.kind {
+                if let ModelUse::Chat { context_tokens, .. } = entry.kind {
                     settings.context_tokens = settings.context_tokens.min(context_tokens);
                 }
                 settings
@@ -71,7 +71,7 @@ impl Local {
 /// # Errors
 /// The model does not exist; the sentence lists the available ones.
 pub fn lookup(name: &str) -> Result<&'static Entry, String> {
-    let answers = |entry: &&Entry| matches!(entry.kind, Kind::Chat { .. });
+    let answers = |entry: &&Entry| matches!(entry.kind, ModelUse::Chat { .. });
     find(name).filter(answers).ok_or_else(|| {
         let names: Vec<String> = catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();
         format!(

@@ -4,9 +4,10 @@ mod table;
 
 use crate::rust::{functions, is_test, line_of, mask};
 use crate::tree::{Tree, Violation};
-use table::{ALLOWED, FUNCTIONS, IDENTIFIERS, LIMITS, PROSE, Retired, TEMPLATES, UNREAD};
+use table::{ALLOWED, BARE_TYPES, FUNCTIONS, IDENTIFIERS, LIMITS, PROSE, Retired, TEMPLATES, UNREAD};
 
-/// Finds retired words in identifiers, and function names that do not say what the function does, tests included.
+/// Finds retired words in identifiers, function names that do not say what the function does, and public types whose name
+/// lacks its subject, tests included.
 pub fn identifiers(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/")) {
@@ -15,6 +16,10 @@ pub fn identifiers(tree: &Tree) -> Vec<Violation> {
             if let Some(retired) = FUNCTIONS.iter().find(|retired| retired.word == function.name) {
                 found.push(Violation::at(path, function.line, refusal(&format!("fn {}", function.name), retired)));
             }
+        }
+        for (offset, name) in public_types(&code).filter(|(_, name)| BARE_TYPES.contains(name)) {
+            let what = format!("`pub {name}`: write its subject, too: `Run{name}` (docs/style.md, Language)");
+            found.push(Violation::at(path, line_of(&code, offset), what));
         }
         for (offset, name) in words(&code) {
             if ALLOWED.iter().any(|(at, allowed)| path.contains(at) && *allowed == name) {
@@ -109,6 +114,17 @@ fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Names of the types in code that other crates can name, with their offsets.
+fn public_types(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    let names: Vec<_> = words(code).collect();
+    let is_type = |window: &&[(usize, &str)]| {
+        let [(at, visible), (_, kind), (name, _)] = window else { return false };
+        // `pub(crate)` has a third word before the name.
+        *visible == "pub" && matches!(*kind, "enum" | "struct" | "trait" | "type") && !code[*at..*name].contains('(')
+    };
+    names.windows(3).filter(is_type).map(|window| window[2]).collect::<Vec<_>>().into_iter()
+}
+
 /// Words of an identifier in lower case: `RedactedStream` and `redacted_stream` have two each.
 pub(crate) fn parts(name: &str) -> Vec<String> {
     let mut parts = Vec::new();
@@ -154,6 +170,13 @@ mod tests {
             let code = format!("impl A {{\n    fn {name}(&self) {{}}\n}}\nlet {name} = a.{name}_of();\n");
             let seen = refused(identifiers, "crates/a/src/a.rs", &code);
             assert!(seen.len() == 1 && seen[0].contains(retired.instead) && seen[0].contains(":2:"), "{seen:?}");
+        }
+        for name in BARE_TYPES {
+            let code = format!(
+                "struct {name};\npub enum {name} {{ A }}\npub(crate) type {name} = u8;\npub struct Run{name};\n"
+            );
+            let seen = refused(identifiers, "crates/a/src/a.rs", &code);
+            assert!(seen.len() == 1 && seen[0].contains(":2:"), "{name}: {seen:?}");
         }
         for retired in LIMITS {
             let name = format!("{}_BYTES", retired.word.to_uppercase());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use etude_convert::import::Kind;
+use etude_convert::import::ImportKind;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
@@ -34,12 +34,12 @@ pub(crate) enum ImportFrom {
 
 impl ImportFrom {
     /// The kind of the importer.
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> ImportKind {
         match self {
-            Self::ClaudeCode => Kind::ClaudeCode,
-            Self::Actions => Kind::Actions,
-            Self::Dagu => Kind::Dagu,
-            Self::Lobster => Kind::Lobster,
+            Self::ClaudeCode => ImportKind::ClaudeCode,
+            Self::Actions => ImportKind::Actions,
+            Self::Dagu => ImportKind::Dagu,
+            Self::Lobster => ImportKind::Lobster,
         }
     }
 }

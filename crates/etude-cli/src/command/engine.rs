@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use etude_postgres::{Address, Check, Grant, Kind, Postgres, Status};
+use etude_postgres::{Address, Check, Grant, Postgres, RoleKind, Status};
 use serde_json::json;
 
 use crate::args;
@@ -86,11 +86,11 @@ fn migrate(context: &Context) -> Result<Exit, Problem> {
 
 /// Grants a database role its rights (K-56).
 fn grant(context: &Context, args: &args::Grant) -> Result<Exit, Problem> {
-    let kind = Kind::from_word(&args.kind).unwrap_or(Kind::Tenant);
-    if kind == Kind::Worker && args.tenant.is_some() {
+    let kind = RoleKind::from_word(&args.kind).unwrap_or(RoleKind::Tenant);
+    if kind == RoleKind::Worker && args.tenant.is_some() {
         return Err(Problem::usage("a worker drives the runs of all tenants").hint("remove `--tenant`"));
     }
-    let tenant = (kind == Kind::Tenant).then(|| args.tenant.as_ref().unwrap_or(&args.role).clone());
+    let tenant = (kind == RoleKind::Tenant).then(|| args.tenant.as_ref().unwrap_or(&args.role).clone());
     let grant = Grant { role: args.role.clone(), kind, tenant };
     Postgres::grant(named(context)?, CONNECT, &grant).map_err(|error| of_engine(&error))?;
     if context.is_json() {

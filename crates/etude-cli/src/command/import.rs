@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use etude::Disk;
-use etude_convert::import::{Finding, Imported, Kind, import as imported_of};
+use etude_convert::import::{Finding, ImportKind, Imported, import as imported_of};
 use etude_spec::App;
 use etude_spec::discover::PIPELINES;
 use etude_spec::stage_machine::MACHINES;
@@ -50,7 +50,7 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
         Some(kind) => kind,
         None if is_of_etude(&root) => return Err(of_etude(&args.path)),
         None => {
-            let words = Kind::ALL.map(Kind::word);
+            let words = ImportKind::ALL.map(ImportKind::word);
             return Err(Problem::usage(format!("it is not clear which program `{shown}` is for"))
                 .hint(format!("name it: `--from KIND` with one of {}", words.join(", "))));
         }

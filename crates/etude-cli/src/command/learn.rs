@@ -27,7 +27,7 @@ use etude_evidence::{Settled, Standing};
 use etude_runtime::engine::Engine;
 use etude_spec::config::learn::Learning;
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use etude_spec::{Diagnostic, did_you_mean};
 use serde_json::{Value, json};
 
@@ -216,7 +216,7 @@ pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
     }
     let Ok(engine) = settled(context, disk) else { return Vec::new() };
     let standings = etude_evidence::standings(&*engine, disk).unwrap_or_default();
-    let demoted = standings.iter().filter(|standing| standing.state == Some(State::Demoted));
+    let demoted = standings.iter().filter(|standing| standing.state == Some(LearnedState::Demoted));
     demoted.filter_map(|standing| etude_spec::pipeline::learned::demoted_by_program(disk, &standing.located)).collect()
 }
 

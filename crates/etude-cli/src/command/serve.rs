@@ -18,7 +18,7 @@ use etude_core::report::error_json;
 use etude_runtime::driver::Stop;
 use etude_runtime::engine::{self, Engine};
 use etude_server::clock::Clock;
-use etude_server::listen::{Listening, Place, Tls, Wanted, inherited};
+use etude_server::listen::{ListenAddress, Listening, Tls, Wanted, inherited};
 use etude_server::token::Tokens;
 use etude_server::{Event, LogLine, ServedApp, Server, Settings, client, serve as accept};
 use etude_spec::application::{is_slug, slugified};
@@ -226,7 +226,7 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
     }
     let places = places(&args.listen)?;
     let is_safe = args.tls_cert.is_some() || args.behind_proxy;
-    if let Some(address) = places.iter().map(Place::address).find(|address| !address.ip().is_loopback()) {
+    if let Some(address) = places.iter().map(ListenAddress::address).find(|address| !address.ip().is_loopback()) {
         if !is_safe {
             let problem =
                 Problem::usage(format!("`--listen {address}` is not a loopback address, so it needs encryption"));
@@ -241,7 +241,7 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
 }
 
 /// Wanted addresses, with the sockets that a service manager has bound.
-fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
+fn places(wanted: &[value::Place]) -> Result<Vec<ListenAddress>, Problem> {
     let is_handed = |place: &value::Place| matches!(place, value::Place::Descriptor(_));
     let mut handed = match wanted.iter().any(is_handed) {
         true => inherited().map_err(|e| Problem::environment(format!("the sockets of the service manager: {e}")))?,
@@ -250,7 +250,7 @@ fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
     let mut places = Vec::new();
     for place in wanted {
         places.push(match *place {
-            value::Place::Address(address) => Place::Address(address),
+            value::Place::Address(address) => ListenAddress::Address(address),
             value::Place::Descriptor(at) => {
                 let bound = handed.remove(&at).and_then(|socket| Some((socket.local_addr().ok()?, socket)));
                 let Some((address, socket)) = bound else {
@@ -259,7 +259,7 @@ fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
                     return Err(problem
                         .hint("systemd passes one with `ListenStream=PORT` in a `.socket` unit of the same name"));
                 };
-                Place::Bound(socket, address)
+                ListenAddress::Bound(socket, address)
             }
         });
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use etude_packages::approve::{self, Grants};
-use etude_packages::trust::{Approval, Kind};
+use etude_packages::trust::{Approval, ApprovalSubject};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -110,11 +110,11 @@ fn document(approval: &Approval) -> Value {
     })
 }
 
-const fn word(kind: Kind) -> &'static str {
+const fn word(kind: ApprovalSubject) -> &'static str {
     match kind {
-        Kind::Package => "package",
-        Kind::Skill => "skill",
-        Kind::Folder => "folder",
+        ApprovalSubject::Package => "package",
+        ApprovalSubject::Skill => "skill",
+        ApprovalSubject::Folder => "folder",
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::local::{self, Entry, Kind, Local};
+use etude::local::{self, Entry, Local, ModelUse};
 use etude_models::{ProviderKind, ProviderSettings};
 use etude_request::Sentences;
 use etude_spec::config::Provider;
@@ -36,7 +36,7 @@ impl Weights {
         json!({
             "name": self.entry.id,
             "about": self.entry.about,
-            "use": if matches!(self.entry.kind, Kind::Chat { .. }) { "answers" } else { "routing" },
+            "use": if matches!(self.entry.kind, ModelUse::Chat { .. }) { "answers" } else { "routing" },
             "expect": self.entry.expect,
             "licence": self.entry.licence,
             "size_bytes": self.entry.size,

@@ -1,15 +1,15 @@
 //! Imported parts mean the same as before; everything else is listed with a reason.
 
-use etude_convert::import::{Imported, Kind, Source, import};
+use etude_convert::import::{ImportKind, Imported, Source, import};
 
 use super::shown;
 
 /// Imports one file, all of which must be sound.
-fn one(kind: Kind, text: &str) -> Imported {
+fn one(kind: ImportKind, text: &str) -> Imported {
     let path = match kind {
-        Kind::ClaudeCode => "p/commands/x.md",
-        Kind::Lobster => "p/x.lobster",
-        Kind::Actions | Kind::Dagu => "p/x.yaml",
+        ImportKind::ClaudeCode => "p/commands/x.md",
+        ImportKind::Lobster => "p/x.lobster",
+        ImportKind::Actions | ImportKind::Dagu => "p/x.yaml",
     };
     let sources = [Source { path: path.to_owned(), text: Some(text.to_owned()) }];
     let imported = import(kind, &sources);
@@ -28,7 +28,7 @@ fn file<'i>(imported: &'i Imported, end: &str) -> &'i str {
 }
 
 /// Asserts that nothing of these texts is imported, with the reason.
-fn refuses(kind: Kind, rows: &[(&str, &str)]) {
+fn refuses(kind: ImportKind, rows: &[(&str, &str)]) {
     for (text, reason) in rows {
         let imported = one(kind, text);
         assert_eq!(steps(&imported), 0, "{text}\n{imported:#?}");
@@ -69,10 +69,10 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
         ("run: echo ${{ secrets.A || 'b' }}", "the expression"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (job(step), *reason)).collect();
-    refuses(Kind::Actions, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    refuses(ImportKind::Actions, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
     let whole = "defaults: {run: {working-directory: x}}\njobs: {a: {steps: [{run: make}]}}\n";
     let windows = "jobs: {a: {runs-on: windows-latest, steps: [{run: make}]}}\n";
-    refuses(Kind::Actions, &[(whole, "must not run without it"), (windows, "PowerShell")]);
+    refuses(ImportKind::Actions, &[(whole, "must not run without it"), (windows, "PowerShell")]);
 }
 
 /// docs/import.md: the order of steps may be the only guard of a step, so nothing runs after one that was lost.
@@ -82,7 +82,7 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
         ["uses: acme/verify@v1", "{if: github.ref != 'refs/heads/main', run: exit 1}", "{run: a, shell: python}"]
     {
         let imported =
-            one(Kind::Actions, &job(&format!("{lost}\n      - {{id: d, run: ./deploy}}\n      - run: ./tell")));
+            one(ImportKind::Actions, &job(&format!("{lost}\n      - {{id: d, run: ./deploy}}\n      - run: ./tell")));
         assert_eq!(steps(&imported), 0, "{imported:#?}");
         let follow = imported.not_imported.iter().filter(|one| one.reason.starts_with("it follows step `"));
         assert_eq!(follow.count(), 2, "{imported:#?}");
@@ -96,15 +96,15 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
         "actions/upload-artifact@v4",
         "actions/download-artifact@v4",
     ] {
-        let imported = one(Kind::Actions, &job(&format!("uses: {harmless}\n      - run: echo a")));
+        let imported = one(ImportKind::Actions, &job(&format!("uses: {harmless}\n      - run: echo a")));
         assert_eq!(steps(&imported), 1, "{harmless}: {imported:#?}");
     }
     for other in ["acme/checkout@v4", "actions/checkout-policy@v1", "./setup-x", "acme/cache@v1"] {
-        let imported = one(Kind::Actions, &job(&format!("uses: {other}\n      - run: echo a")));
+        let imported = one(ImportKind::Actions, &job(&format!("uses: {other}\n      - run: echo a")));
         assert_eq!(steps(&imported), 0, "{other}: {imported:#?}");
     }
     let jobs = "jobs: {a: {steps: [{run: make}, {uses: acme/verify@v1}]}, b: {needs: a, steps: [{run: ./deploy}]}}\n";
-    let imported = one(Kind::Actions, jobs);
+    let imported = one(ImportKind::Actions, jobs);
     assert_eq!(steps(&imported), 1, "{imported:#?}");
     let last = imported.not_imported.last().expect("a finding");
     assert_eq!(last.reason, "it needs `a`, which was imported only in part");
@@ -121,12 +121,12 @@ fn steps_that_evaluate_a_value_again_are_refused() {
         let text = format!(
             "on: {{workflow_dispatch: {{inputs: {{who: {{}}}}}}}}\nenv: {{WHO: \"{input}\"}}\njobs:\n  a:\n    steps:\n      - run: |\n          {run}\n"
         );
-        refuses(Kind::Actions, &[(&text, "as code or arithmetic")]);
+        refuses(ImportKind::Actions, &[(&text, "as code or arithmetic")]);
     }
     let dag = "params: N=1\nsteps: [{command: \"echo $(( $N + 1 ))\"}]\n";
-    refuses(Kind::Dagu, &[(dag, "the value of `N` as code or arithmetic")]);
+    refuses(ImportKind::Dagu, &[(dag, "the value of `N` as code or arithmetic")]);
     let flow = "args: {tag: {default: a}}\nsteps: [{id: a, command: \"sh -c \\\"echo ${tag}\\\"\"}]\n";
-    refuses(Kind::Lobster, &[(flow, "the value of `LOBSTER_ARG_TAG` as code or arithmetic")]);
+    refuses(ImportKind::Lobster, &[(flow, "the value of `LOBSTER_ARG_TAG` as code or arithmetic")]);
 }
 
 /// docs/import.md: defaults are values of the type of their input, with or without quotes.
@@ -149,7 +149,7 @@ fn defaults_of_inputs_have_their_types() {
         ("workflow_call", "", "type: string default: \"\""),
     ] {
         let text = format!("on: {{{event}: {{inputs: {{a: {input}}}}}}}\njobs: {{a: {{steps: [{{run: make}}]}}}}\n");
-        let imported = one(Kind::Actions, &text);
+        let imported = one(ImportKind::Actions, &text);
         let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&format!("{expected} steps:")), "{input}: {words}");
         assert_eq!(imported.not_imported, [], "{input}");
@@ -162,7 +162,7 @@ fn defaults_of_inputs_have_their_types() {
     ] {
         let text =
             format!("on: {{workflow_call: {{inputs: {{a: {input}}}}}}}\njobs: {{a: {{steps: [{{run: make}}]}}}}\n");
-        let imported = one(Kind::Actions, &text);
+        let imported = one(ImportKind::Actions, &text);
         assert_eq!((steps(&imported), imported.not_imported[0].reason.as_str()), (1, reason));
         assert!(!file(&imported, "pipeline.yaml").contains("default"), "{input}");
     }
@@ -174,17 +174,17 @@ fn nothing_of_a_chain_runs_after_a_lost_step() {
     let lost = "{name: backup, command: ./backup, preconditions: [{condition: test -f ok}]}";
     let dag =
         |kind: &str, lost: &str| format!("type: {kind}\nsteps:\n  - {lost}\n  - {{name: d, command: ./delete}}\n");
-    refuses(Kind::Dagu, &[(&dag("chain", lost), "it follows step `backup`, which was not imported")]);
-    refuses(Kind::Dagu, &[(&dag("chain", "[{command: a}]"), "it follows step `step_1`, which was not imported")]);
-    assert_eq!(steps(&one(Kind::Dagu, &dag("graph", lost))), 1);
+    refuses(ImportKind::Dagu, &[(&dag("chain", lost), "it follows step `backup`, which was not imported")]);
+    refuses(ImportKind::Dagu, &[(&dag("chain", "[{command: a}]"), "it follows step `step_1`, which was not imported")]);
+    assert_eq!(steps(&one(ImportKind::Dagu, &dag("graph", lost))), 1);
     // A file without a type is a chain, unless its steps name others.
     let untyped = "steps:\n  - {id: ask, type: noop, approval: {prompt: Go?}}\n  - {id: d, command: ./delete}\n";
-    refuses(Kind::Dagu, &[(untyped, "it follows step `ask`, which was not imported")]);
+    refuses(ImportKind::Dagu, &[(untyped, "it follows step `ask`, which was not imported")]);
     let mixed =
         format!("{untyped}  - {{id: e, command: make, depends: []}}\n  - {{id: f, command: make, depends: e}}\n");
-    assert_eq!(steps(&one(Kind::Dagu, &mixed)), 2);
+    assert_eq!(steps(&one(ImportKind::Dagu, &mixed)), 2);
     let start = "handler_on: {init: {command: ./verify}}\nsteps: [{command: ./delete}]\n";
-    refuses(Kind::Dagu, &[(start, "must not run without it")]);
+    refuses(ImportKind::Dagu, &[(start, "must not run without it")]);
 }
 
 /// docs/import.md: in single quotes, versions of Dagu differ: some replace the variables of the DAG there.
@@ -199,9 +199,9 @@ fn variables_of_dagu_in_single_quotes_are_refused() {
         ("params: DAY=1", "cat <<'X'\n      $DAY\n      X"),
     ]
     .map(|(head, text)| dag(head, text));
-    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "is in single quotes")));
+    refuses(ImportKind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "is in single quotes")));
     for text in ["awk '{print $1, $NF}' a", "echo \"$DAY 'a' it's\"", "echo 'a'\"$DAY\"'b'", "echo '$DAYS'"] {
-        assert_eq!(steps(&one(Kind::Dagu, &dag("params: DAY=1", text))), 1, "{text}");
+        assert_eq!(steps(&one(ImportKind::Dagu, &dag("params: DAY=1", text))), 1, "{text}");
     }
 }
 
@@ -211,7 +211,7 @@ fn variables_with_a_value_are_kept() {
     for text in
         [plain_job(secret), job("{run: ./tool $COMMIT, env: {COMMIT: abc}}"), job("run: echo a | grep --COMMIT x")]
     {
-        assert_eq!(steps(&one(Kind::Actions, &text)), 1, "{text}");
+        assert_eq!(steps(&one(ImportKind::Actions, &text)), 1, "{text}");
     }
 }
 
@@ -222,14 +222,14 @@ fn the_shell_of_a_step_is_that_of_the_workflow() {
         ("{id: s, run: a | b, shell: bash}", "bash -eo pipefail steps/s.sh"),
         ("{id: s, run: a; b, shell: sh}", "sh -e steps/s.sh"),
     ] {
-        let imported = one(Kind::Actions, &plain_job(step));
+        let imported = one(ImportKind::Actions, &plain_job(step));
         assert!(file(&imported, "pipeline.yaml").contains(&format!("command: \"{command}\"")), "{imported:#?}");
     }
 }
 
 #[test]
 fn the_time_limit_of_a_job_is_listed() {
-    let imported = one(Kind::Actions, "jobs: {a: {timeout-minutes: 5, steps: [{run: make}]}}\n");
+    let imported = one(ImportKind::Actions, "jobs: {a: {timeout-minutes: 5, steps: [{run: make}]}}\n");
     assert_eq!(imported.not_imported[0].what, "`timeout-minutes` of job `a`");
 }
 
@@ -266,32 +266,33 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
         ("{command: ./a, retryPolicy: {limit: 1, jitter: 1}}", "`jitter`"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (dag(step), *reason)).collect();
-    refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    refuses(ImportKind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
 }
 
 /// docs/import.md: a text is a step, and each command of a list has its own shell.
 #[test]
 fn texts_and_lists_of_commands_are_steps_of_dagu() {
-    let imported = one(Kind::Dagu, "type: chain\nsteps:\n  - echo one\n  - {id: b, run: [\"cd /\", \"\", make]}\n");
+    let imported =
+        one(ImportKind::Dagu, "type: chain\nsteps:\n  - echo one\n  - {id: b, run: [\"cd /\", \"\", make]}\n");
     assert_eq!((steps(&imported), imported.not_imported.len()), (2, 0), "{imported:#?}");
     assert!(file(&imported, "steps/step_1.sh").ends_with("\necho one\n"), "{imported:#?}");
     assert!(file(&imported, "steps/b.sh").ends_with("\n(\ncd /\n)\n(\nmake\n)\n"), "{imported:#?}");
     let rows = ["{run: [{a: b}]}", "{run: []}", "{run: [\"\"]}", "{command: []}", "{command: [{a: b}]}"];
     let rows = rows.map(|step| format!("steps: [{step}]\n"));
-    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "it has no shell command")));
+    refuses(ImportKind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "it has no shell command")));
 }
 
 /// docs/import.md: versions of Dagu read a list in `command` as one command with its arguments, or as several commands. It is
 /// imported if only one reading is possible.
 #[test]
 fn a_list_in_command_of_dagu_is_imported_if_it_is_plain() {
-    let imported = one(Kind::Dagu, "steps: [{id: a, command: [echo one, echo two]}, {id: b, command: [make]}]\n");
+    let imported = one(ImportKind::Dagu, "steps: [{id: a, command: [echo one, echo two]}, {id: b, command: [make]}]\n");
     assert_eq!((steps(&imported), imported.not_imported.len()), (2, 0), "{imported:#?}");
     assert!(file(&imported, "steps/a.sh").ends_with("\n(\necho one\n)\n(\necho two\n)\n"), "{imported:#?}");
     let rows = ["{command: [echo, a b]}", "{command: [python3 -c, \"print(1)\"]}", "{command: [make, make test]}"];
     let rows = rows.map(|step| format!("steps: [{step}]\n"));
     refuses(
-        Kind::Dagu,
+        ImportKind::Dagu,
         &rows.each_ref().map(|text| (text.as_str(), "is ambiguous: one command with arguments, or several commands")),
     );
 }
@@ -312,7 +313,7 @@ fn parameters_of_dagu_have_their_types() {
         ("{name: DAY, enum: [1, 2]}", "type: string enum: - \"1\" - \"2\" steps:"),
         ("{name: DAY, pattern: \"^a\", default: ab, max_length: 3}", "pattern: ^a maxLength: 3 default: ab"),
     ] {
-        let imported = one(Kind::Dagu, &dag(params));
+        let imported = one(ImportKind::Dagu, &dag(params));
         assert_eq!(imported.not_imported, [], "{params}");
         let words =
             file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ").replace("\"^a\"", "^a");
@@ -328,14 +329,14 @@ fn parameters_of_dagu_have_their_types() {
         ("{a: 1, b: 2}", "a parameter with settings must have a `name`"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(params, reason)| (dag(params), *reason)).collect();
-    refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    refuses(ImportKind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
     let rows = [
         "{schema: params.json}",
         "{schema: params.json, values: {a: 1}}",
         "{type: object, properties: {a: {type: string}}}",
     ];
     let rows = rows.map(|params| format!("params: {params}\nsteps: [{{command: make}}]\n"));
-    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "a schema or other settings")));
+    refuses(ImportKind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "a schema or other settings")));
 }
 
 /// docs/import.md: variables that are composed of known ones have the same values here.
@@ -343,7 +344,7 @@ fn parameters_of_dagu_have_their_types() {
 fn variables_of_dagu_that_are_made_of_others_have_values() {
     let text = "params: DAY=1\nenv: [OUT: /tmp, \"FULL=${OUT}/$DAY\", DIR: \"${HOME}/data\", SUB: \"$DIR/$DAY\"]\n\
         steps: [{id: a, command: python3 show.py, env: [\"FILE=${FULL}.csv\"]}]\n";
-    let imported = one(Kind::Dagu, text);
+    let imported = one(ImportKind::Dagu, text);
     assert_eq!(imported.not_imported, []);
     let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("FULL: \"/tmp/{{input.day}}\" FILE: \"/tmp/{{input.day}}.csv\""), "{words}");
@@ -353,7 +354,7 @@ fn variables_of_dagu_that_are_made_of_others_have_values() {
         "{script}"
     );
     // A program that reads no variable without naming it runs without one.
-    let imported = one(Kind::Dagu, "env: [NOW: \"`date`\"]\nsteps: [{id: a, command: echo a | tr a b}]\n");
+    let imported = one(ImportKind::Dagu, "env: [NOW: \"`date`\"]\nsteps: [{id: a, command: echo a | tr a b}]\n");
     assert_eq!(steps(&imported), 1, "{imported:#?}");
 }
 
@@ -363,7 +364,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
     let of = |files: &[(&str, &str)]| {
         let source = |(path, text): &(&str, &str)| Source { path: (*path).to_owned(), text: Some((*text).to_owned()) };
         let sources: Vec<Source> = files.iter().map(source).collect();
-        let imported = import(Kind::Dagu, &sources);
+        let imported = import(ImportKind::Dagu, &sources);
         shown(&imported, &sources);
         imported
     };
@@ -406,10 +407,10 @@ fn dags_that_must_not_run_without_a_field_are_refused() {
     let steps = "steps: [{command: make}]\n";
     for head in ["preconditions: [{condition: a}]", "precondition: a", "container: {image: x}", "dotenv: a", "ssh: {}"]
     {
-        refuses(Kind::Dagu, &[(&format!("{head}\n{steps}"), "must not run without it")]);
+        refuses(ImportKind::Dagu, &[(&format!("{head}\n{steps}"), "must not run without it")]);
     }
-    refuses(Kind::Dagu, &[(&format!("type: agent\n{steps}"), "no equivalent")]);
-    let imported = one(Kind::Dagu, &format!("schedule: 0 2 * * *\nmailOn: {{failure: true}}\n{steps}"));
+    refuses(ImportKind::Dagu, &[(&format!("type: agent\n{steps}"), "no equivalent")]);
+    let imported = one(ImportKind::Dagu, &format!("schedule: 0 2 * * *\nmailOn: {{failure: true}}\n{steps}"));
     let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
     assert_eq!(reasons, ["declare it in `etude.yaml` under `schedules`", "etude has no equivalent"]);
 }
@@ -425,7 +426,7 @@ fn retry_policies_have_exact_equivalents() {
         ("{limit: 5, intervalSec: 9, backoff: 2, maxIntervalSec: 20}", "jitter: false max_backoff: \"20s\""),
         ("{limit: 5, intervalSec: 9, maxIntervalSec: 5}", "backoff: \"9s\" factor: 1 jitter: false"),
     ] {
-        let imported = one(Kind::Dagu, &format!("steps: [{{command: make, retryPolicy: {policy}}}]\n"));
+        let imported = one(ImportKind::Dagu, &format!("steps: [{{command: make, retryPolicy: {policy}}}]\n"));
         let words: Vec<&str> = file(&imported, "pipeline.yaml").split_whitespace().collect();
         assert!(words.join(" ").ends_with(expected), "{policy}: {}", words.join(" "));
     }
@@ -434,7 +435,7 @@ fn retry_policies_have_exact_equivalents() {
 #[test]
 fn constants_and_parameters_reach_every_step_of_a_dag() {
     let text = "params: DAY=\"last week\" five\nenv: [A=1, {B: 2}]\nworking_dir: /srv/app\nsteps:\n  - command: ./report.py\n    dir: jobs\n    env: [C=3, {D: 4}]\n  - script: |\n      #!/bin/bash -u\n      echo $2\n    dir: /tmp\n";
-    let imported = one(Kind::Dagu, text);
+    let imported = one(ImportKind::Dagu, text);
     let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("default: \"last week\""), "{words}");
     assert!(words.contains("env: DAY: \"{{input.day}}\" A: \"1\" B: \"2\" C: \"3\" D: \"4\""), "{words}");
@@ -464,18 +465,21 @@ fn steps_of_lobster_without_the_same_meaning_are_refused() {
         ("{id: a, command: \"cat <<'X'\\n${tag}\\nX\"}", "`${tag}` is in a here-document without expansion"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (flow(step), *reason)).collect();
-    refuses(Kind::Lobster, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
-    refuses(Kind::Lobster, &[("cost_limit: {max_usd: 1}\nsteps: [{id: a, command: ls}]\n", "must not run without it")]);
+    refuses(ImportKind::Lobster, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    refuses(
+        ImportKind::Lobster,
+        &[("cost_limit: {max_usd: 1}\nsteps: [{id: a, command: ls}]\n", "must not run without it")],
+    );
 }
 
 /// A denial ends a workflow of Lobster, so nothing after an approval may run without it.
 #[test]
 fn approvals_guard_the_steps_after_them() {
-    let imported = one(Kind::Lobster, "steps: [{id: a, approval: Go?}, {id: b, command: ls}]\n");
+    let imported = one(ImportKind::Lobster, "steps: [{id: a, approval: Go?}, {id: b, command: ls}]\n");
     assert_eq!(steps(&imported), 2);
     assert!(!file(&imported, "pipeline.yaml").contains("on_deny"), "{imported:#?}");
     let lost = "steps: [{id: a, approval: {initiated_by: bob}}, {id: b, command: ls}]\n";
-    refuses(Kind::Lobster, &[(lost, "it follows the approval `a`")]);
+    refuses(ImportKind::Lobster, &[(lost, "it follows the approval `a`")]);
 }
 
 /// docs/import.md: a lost step of Lobster may guard the others, as a lost approval does. A program may read a variable that
@@ -491,13 +495,13 @@ fn nothing_of_lobster_runs_after_a_lost_step() {
         let text = format!(
             "steps:\n  - {{id: first, command: ls}}\n  - {lost}\n  - {{id: b, command: ./deploy}}\n  - {{id: c, command: ls}}\n"
         );
-        let imported = one(Kind::Lobster, &text);
+        let imported = one(ImportKind::Lobster, &text);
         assert_eq!(steps(&imported), 1, "{imported:#?}");
         let follow = imported.not_imported.iter().filter(|one| one.reason.starts_with("it follows "));
         assert_eq!(follow.count(), 2, "{imported:#?}");
     }
     let imported =
-        one(Kind::Lobster, "env: {NOW: $x}\nsteps: [{id: a, command: echo a}, {id: b, command: ./deploy}]\n");
+        one(ImportKind::Lobster, "env: {NOW: $x}\nsteps: [{id: a, command: echo a}, {id: b, command: ./deploy}]\n");
     assert_eq!(steps(&imported), 1, "{imported:#?}");
     let last = imported.not_imported.last().expect("a finding");
     assert!(last.reason.starts_with("the variable `NOW`, which its programs may read"), "{last:?}");
@@ -507,7 +511,7 @@ fn nothing_of_lobster_runs_after_a_lost_step() {
 #[test]
 fn values_of_actions_are_divided_as_text_is() {
     let text = "on: {workflow_dispatch: {inputs: {args: {}}}}\njobs: {a: {steps: [{run: \"t ${{ inputs.args }} \\\"${{ inputs.args }}\\\" '${{ inputs.args }}'\"}]}}\n";
-    let imported = one(Kind::Actions, text);
+    let imported = one(ImportKind::Actions, text);
     let script = imported.files.iter().find(|file| file.path.ends_with(".sh")).expect("a script");
     assert!(script.text.ends_with("t ${INPUT_ARGS} \"${INPUT_ARGS}\" ''\"$INPUT_ARGS\"''\n"), "{script:?}");
 }
@@ -533,7 +537,7 @@ fn expressions_of_actions_have_the_value_that_the_shell_would_read() {
         ("{F: a}", "{run: make, env: \"${{ fromJSON(inputs.a) }}\"}", "its variable `env`: it is not a mapping"),
         ("{F: a}", "\"run\": \"echo ${{ a &&\\n b }}\"", "has no equivalent"),
     ] {
-        refuses(Kind::Actions, &[(&flow(env, step), reason)]);
+        refuses(ImportKind::Actions, &[(&flow(env, step), reason)]);
     }
     for (env, step) in [
         ("{F: \"-a --b=c\"}", "run: make ${{ env.F }}"),
@@ -541,19 +545,22 @@ fn expressions_of_actions_have_the_value_that_the_shell_would_read() {
         ("{INPUT_A: \"${{ inputs.a }}\"}", "run: echo ${{ inputs.a }}"),
         ("{T: \"${{ secrets.T }}\"}", "run: T=${{ secrets.T }} make"),
     ] {
-        assert_eq!(steps(&one(Kind::Actions, &flow(env, step))), 1, "{env} {step}");
+        assert_eq!(steps(&one(ImportKind::Actions, &flow(env, step))), 1, "{env} {step}");
     }
-    refuses(Kind::Actions, &[(&flow("\"${{ a }}\"", "run: make"), "the variable `env`, which its programs may read")]);
+    refuses(
+        ImportKind::Actions,
+        &[(&flow("\"${{ a }}\"", "run: make"), "the variable `env`, which its programs may read")],
+    );
 }
 
 /// docs/import.md: parts of a file in an unknown form are listed.
 #[test]
 fn what_is_not_where_it_belongs_is_listed() {
     for (kind, text, line, what) in [
-        (Kind::Actions, "on: push\njobs: [x]\n", 2, "`jobs`"),
-        (Kind::Actions, "on: workflow_dispatch\njobs: {}\n", 2, "`jobs`"),
-        (Kind::Actions, "on: workflow_dispatch\n", 1, "the workflow"),
-        (Kind::Dagu, "name: a\nsteps: {a: {command: ls}}\n", 2, "`steps`"),
+        (ImportKind::Actions, "on: push\njobs: [x]\n", 2, "`jobs`"),
+        (ImportKind::Actions, "on: workflow_dispatch\njobs: {}\n", 2, "`jobs`"),
+        (ImportKind::Actions, "on: workflow_dispatch\n", 1, "the workflow"),
+        (ImportKind::Dagu, "name: a\nsteps: {a: {command: ls}}\n", 2, "`steps`"),
     ] {
         let found = one(kind, text).not_imported;
         assert!(found.iter().any(|found| (found.line, found.what.as_str()) == (line, what)), "{text}\n{found:?}");
@@ -573,7 +580,7 @@ fn unreadable_commands_and_lost_skills_are_listed() {
         ("p/.claude/skills/d/f.py", true),
         ("p/.claude/skills/README.md", true),
     ];
-    let found = import(Kind::ClaudeCode, &paths.map(source)).not_imported;
+    let found = import(ImportKind::ClaudeCode, &paths.map(source)).not_imported;
     let found: Vec<(&str, &str)> = found.iter().map(|found| (found.file.as_str(), found.what.as_str())).collect();
     let expected = [
         ("p/.claude/commands/a.md", "the file"),
@@ -587,7 +594,7 @@ fn unreadable_commands_and_lost_skills_are_listed() {
 #[test]
 fn arguments_of_lobster_keep_their_quotes() {
     let text = "args: {my-tag: a}\nenv: {TAG: \"${my-tag}\"}\nsteps: [{id: a, command: \"echo '${my-tag}' ${my-tag}; ls x.$HOME.txt\"}]\n";
-    let imported = one(Kind::Lobster, text);
+    let imported = one(ImportKind::Lobster, text);
     let script = file(&imported, "steps/a.sh");
     assert!(script.ends_with("echo ''\"$LOBSTER_ARG_MY_TAG\"'' ${LOBSTER_ARG_MY_TAG}; ls x.$HOME.txt\n"), "{script}");
     let definition = file(&imported, "pipeline.yaml");
@@ -610,13 +617,13 @@ fn commands_of_claude_code_that_read_arguments_are_refused() {
         "gh view $issue",
     ];
     for line in lines {
-        let imported = one(Kind::ClaudeCode, &format!("---\narguments: [issue]\n---\nLook: !`{line}`\n"));
+        let imported = one(ImportKind::ClaudeCode, &format!("---\narguments: [issue]\n---\nLook: !`{line}`\n"));
         assert_eq!(steps(&imported), 1, "{line}\n{imported:#?}");
         let what = format!("command `{line}`");
         assert!(imported.not_imported.iter().any(|finding| finding.what == what && finding.line == 4), "{imported:#?}");
         assert!(file(&imported, "SKILL.md").contains("Look: (not available: the output of"), "{imported:#?}");
     }
-    let imported = one(Kind::ClaudeCode, "Look: !`a; b {{x}}` and x!`c`\n");
+    let imported = one(ImportKind::ClaudeCode, "Look: !`a; b {{x}}` and x!`c`\n");
     assert_eq!(steps(&imported), 2);
     assert!(file(&imported, "steps/context.sh").ends_with("\na; b {{x}}\n"), "{imported:#?}");
     assert!(file(&imported, "SKILL.md").contains("and x!`c`"), "{imported:#?}");
@@ -625,12 +632,12 @@ fn commands_of_claude_code_that_read_arguments_are_refused() {
 #[test]
 fn arguments_that_overlap_are_refused() {
     for text in ["Do $ARGUMENTS, first $1.\n", "From $1 to $ARGUMENTS[1].\n", "$ARGUMENTS[0] of ${ARGUMENTS}\n"] {
-        refuses(Kind::ClaudeCode, &[(text, "overlap")]);
+        refuses(ImportKind::ClaudeCode, &[(text, "overlap")]);
     }
     let many: String = (0..30).map(|n| format!("$ARGUMENTS[{n}] ")).collect();
-    refuses(Kind::ClaudeCode, &[(&many, "more than 20 arguments")]);
+    refuses(ImportKind::ClaudeCode, &[(&many, "more than 20 arguments")]);
     for text in ["Fix $ARGUMENTS[0] and $ARGUMENTS[0].\n", "Fix $ARGUMENTS and ${ARGUMENTS}.\n"] {
-        let imported = one(Kind::ClaudeCode, text);
+        let imported = one(ImportKind::ClaudeCode, text);
         let skill = file(&imported, "SKILL.md");
         assert!(skill.contains("Fix (the arguments in the request) and (the arguments in the request)."), "{skill}");
     }
@@ -651,7 +658,7 @@ fn several_arguments_are_parameters() {
         (format!("{other}Review $1 as $2.\n"), "argument_1", "argument_2"),
         ("Review $1 as $2.\n".to_owned(), "argument_1", "argument_2"),
     ] {
-        let imported = one(Kind::ClaudeCode, &text);
+        let imported = one(ImportKind::ClaudeCode, &text);
         let (skill, pipeline) = (file(&imported, "SKILL.md"), file(&imported, "pipeline.yaml"));
         let said =
             format!("Review (the argument `{first}` in the request) as (the argument `{second}` in the request)");
@@ -670,7 +677,7 @@ fn frontmatter_that_is_not_yaml_is_read_by_lines() {
         ("description: Review: security first", "Review: security first"),
         ("allowed-tools: *\ndescription: All", "All"),
     ] {
-        let imported = one(Kind::ClaudeCode, &format!("---\n{text}\nhooks: x\n---\nGo.\n"));
+        let imported = one(ImportKind::ClaudeCode, &format!("---\n{text}\nhooks: x\n---\nGo.\n"));
         assert_eq!(steps(&imported), 1, "{text}\n{imported:#?}");
         assert!(file(&imported, "pipeline.yaml").contains(shown), "{text}\n{imported:#?}");
         let [first, second] = &imported.not_imported[..] else { panic!("{imported:#?}") };
@@ -682,9 +689,9 @@ fn frontmatter_that_is_not_yaml_is_read_by_lines() {
 /// docs/import.md: a price is not an argument, and stays as it is.
 #[test]
 fn prices_are_no_arguments() {
-    let imported = one(Kind::ClaudeCode, "Fix $1 for $10, $1,000 or $2.50.\n");
+    let imported = one(ImportKind::ClaudeCode, "Fix $1 for $10, $1,000 or $2.50.\n");
     assert!(file(&imported, "SKILL.md").contains("Fix (the arguments in the request) for $10, $1,000 or $2.50."));
-    let imported = one(Kind::ClaudeCode, "It costs $50.\n");
+    let imported = one(ImportKind::ClaudeCode, "It costs $50.\n");
     assert!(!file(&imported, "pipeline.yaml").contains("arguments"), "{imported:#?}");
 }
 
@@ -695,7 +702,7 @@ fn files_that_a_command_mentions_are_listed() {
     let text = "Review @src/main.rs @README.md and (@docs/a.b/).\nSee @src/main.rs, me@x.org, @media, `@a/b`.\n\
                 ```py\n@app/x\n```\n@app.route(\"/\")\nThen @notes/todo.\n";
     let found: Vec<(u32, String)> =
-        one(Kind::ClaudeCode, text).not_imported.into_iter().map(|found| (found.line, found.what)).collect();
+        one(ImportKind::ClaudeCode, text).not_imported.into_iter().map(|found| (found.line, found.what)).collect();
     let expected = [(1, "`@src/main.rs`"), (1, "`@README.md`"), (1, "`@docs/a.b/`"), (7, "`@notes/todo`")];
     assert_eq!(found, expected.map(|(line, what)| (line, what.to_owned())));
 }
@@ -705,7 +712,7 @@ fn files_that_a_command_mentions_are_listed() {
 fn unrelated_files_are_one_finding() {
     let source = |path: &str| Source { path: path.to_owned(), text: Some("x\n".to_owned()) };
     let paths = ["./LICENSE", "./agents/a.md", "./commands/fix.md", "./docs/a.md", "./CLAUDE.md", "./package.json"];
-    let found = import(Kind::ClaudeCode, &paths.map(source)).not_imported;
+    let found = import(ImportKind::ClaudeCode, &paths.map(source)).not_imported;
     let found: Vec<(&str, &str)> = found.iter().map(|found| (found.file.as_str(), found.what.as_str())).collect();
     let expected =
         [("./agents/a.md", "the file"), ("./CLAUDE.md", "the file"), ("./LICENSE", "this file and 2 others")];
@@ -716,7 +723,7 @@ fn unrelated_files_are_one_finding() {
 fn skills_with_arguments_and_commands_are_listed() {
     let text = "---\nname: a\ndescription: Does a.\n---\n\nFix $ARGUMENTS.\n\nNow: !`git status`\n\n```!\nls\n```\nSee ${CLAUDE_SESSION_ID}.\n";
     let sources = [Source { path: "skills/a/SKILL.md".to_owned(), text: Some(text.to_owned()) }];
-    let imported = import(Kind::ClaudeCode, &sources);
+    let imported = import(ImportKind::ClaudeCode, &sources);
     shown(&imported, &sources);
     let found: Vec<_> = imported.not_imported.iter().map(|found| (found.line, found.what.as_str())).collect();
     let expected =
@@ -726,10 +733,10 @@ fn skills_with_arguments_and_commands_are_listed() {
 
 #[test]
 fn texts_are_commands_only_below_their_folders() {
-    assert_eq!(Kind::detect("dags/README.md", "# DAGs\n"), None);
-    assert_eq!(Kind::detect("README.md", "# DAGs\n"), None);
-    assert_eq!(Kind::detect("x/commands/git/fix.md", "Fix it.\n"), Some(Kind::ClaudeCode));
-    assert_eq!(Kind::detect("skills/a/SKILL.md", "Do it.\n"), Some(Kind::ClaudeCode));
+    assert_eq!(ImportKind::detect("dags/README.md", "# DAGs\n"), None);
+    assert_eq!(ImportKind::detect("README.md", "# DAGs\n"), None);
+    assert_eq!(ImportKind::detect("x/commands/git/fix.md", "Fix it.\n"), Some(ImportKind::ClaudeCode));
+    assert_eq!(ImportKind::detect("skills/a/SKILL.md", "Do it.\n"), Some(ImportKind::ClaudeCode));
 }
 
 /// Runs the scripts of imported steps: the first error ends them, and all of a text runs in its directory.
@@ -739,7 +746,7 @@ fn scripts_run_as_they_did() {
     std::fs::create_dir_all(root.join("caller/sub")).expect("folders");
     std::fs::create_dir_all(root.join("app/steps")).expect("folders");
     // Runs the last step; `output` is the output of the steps before it.
-    let run_after = |output: &str, kind: Kind, text: &str| {
+    let run_after = |output: &str, kind: ImportKind, text: &str| {
         let imported = one(kind, text);
         let definition = file(&imported, "pipeline.yaml");
         let mut lines = definition.lines().filter_map(|line| line.trim().strip_prefix("command: "));
@@ -752,26 +759,26 @@ fn scripts_run_as_they_did() {
         let output = shell.env("STDIN_TEXT", "text").env("OUTPUT_A", output).output().expect("a shell");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
     };
-    let run = |kind: Kind, text: &str| run_after("", kind, text);
+    let run = |kind: ImportKind, text: &str| run_after("", kind, text);
     let sub = std::fs::canonicalize(root.join("caller/sub")).expect("a path").display().to_string();
     let job = |step: &str| format!("jobs: {{a: {{steps: [{step}]}}}}\n");
-    assert_eq!(run(Kind::Actions, &job("{run: false; echo b}")), (false, String::new()));
+    assert_eq!(run(ImportKind::Actions, &job("{run: false; echo b}")), (false, String::new()));
     assert_eq!(
-        run(Kind::Actions, &job("{run: \"[[ a == a ]] && cat; false | true; echo b\"}")),
+        run(ImportKind::Actions, &job("{run: \"[[ a == a ]] && cat; false | true; echo b\"}")),
         (true, "b".to_owned())
     );
-    assert!(!run(Kind::Actions, &job("{run: false | true; echo b, shell: bash}")).0);
-    assert_eq!(run(Kind::Actions, &job("{run: true; pwd -P, working-directory: sub}")), (true, sub));
-    assert_eq!(run(Kind::Actions, &job("{run: true; pwd, working-directory: /}")), (true, "/".to_owned()));
-    assert!(!run(Kind::Actions, &job("{run: pwd, working-directory: missing}")).0);
-    assert_eq!(run(Kind::Dagu, "steps: [{command: false; echo b}]\n"), (false, String::new()));
+    assert!(!run(ImportKind::Actions, &job("{run: false | true; echo b, shell: bash}")).0);
+    assert_eq!(run(ImportKind::Actions, &job("{run: true; pwd -P, working-directory: sub}")), (true, sub));
+    assert_eq!(run(ImportKind::Actions, &job("{run: true; pwd, working-directory: /}")), (true, "/".to_owned()));
+    assert!(!run(ImportKind::Actions, &job("{run: pwd, working-directory: missing}")).0);
+    assert_eq!(run(ImportKind::Dagu, "steps: [{command: false; echo b}]\n"), (false, String::new()));
     // The value of a variable has no blanks and line breaks around it.
-    let output = |text: &str| run(Kind::Dagu, &format!("steps:\n  - output: V\n    command: {text}\n"));
+    let output = |text: &str| run(ImportKind::Dagu, &format!("steps:\n  - output: V\n    command: {text}\n"));
     assert_eq!(output("printf '\\n 1  2 \\n\\n'"), (true, "1  2".to_owned()));
     assert_eq!(output("printf ' \\n'"), (true, String::new()));
     assert_eq!(output("echo a; false; echo b"), (false, String::new()));
-    assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: false; echo b}]\n"), (true, "b".to_owned()));
-    assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: cat, stdin: text}]\n"), (true, "text".to_owned()));
+    assert_eq!(run(ImportKind::Lobster, "steps: [{id: a, command: false; echo b}]\n"), (true, "b".to_owned()));
+    assert_eq!(run(ImportKind::Lobster, "steps: [{id: a, command: cat, stdin: text}]\n"), (true, "text".to_owned()));
     // The output is without its last line break, which the next step gets.
     let chain = |stdin: &str| {
         format!(
@@ -779,13 +786,13 @@ fn scripts_run_as_they_did() {
         )
     };
     for (output, lines) in [("one\ntwo %s", "(one)(two %s)"), ("a\n", "(a)()"), ("", "")] {
-        assert_eq!(run_after(output, Kind::Lobster, &chain("$a.stdout")), (true, lines.to_owned()));
+        assert_eq!(run_after(output, ImportKind::Lobster, &chain("$a.stdout")), (true, lines.to_owned()));
     }
-    assert_eq!(run_after("[1]", Kind::Lobster, &chain("$a.json")), (true, String::new()));
+    assert_eq!(run_after("[1]", ImportKind::Lobster, &chain("$a.json")), (true, String::new()));
     // Lobster puts an output into the text, so that the shell divides it outside of quotes.
     let command = |text: &str| format!("steps: [{{id: a, command: ls}}, {{id: b, command: {text:?}}}]\n");
     let words = command("printf '(%s)' $a.stdout \"$a.stdout\" '$a.stdout'");
-    assert_eq!(run_after("x y", Kind::Lobster, &words), (true, "(x)(y)(x y)(x y)".to_owned()));
-    assert_eq!(run(Kind::ClaudeCode, "!`false; echo b`\n"), (true, "b".to_owned()));
+    assert_eq!(run_after("x y", ImportKind::Lobster, &words), (true, "(x)(y)(x y)(x y)".to_owned()));
+    assert_eq!(run(ImportKind::ClaudeCode, "!`false; echo b`\n"), (true, "b".to_owned()));
     std::fs::remove_dir_all(&root).expect("removal");
 }

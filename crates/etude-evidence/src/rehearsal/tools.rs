@@ -6,7 +6,7 @@ use etude_core::tool::{ToolCall, ToolList, ToolReply, ToolResult, ToolSelection,
 use etude_runtime::host::{Boxed, ToolPort};
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Rehearsal};
+use super::{Rehearsal, RehearsedCall};
 
 /// Tool port with recorded results, in front of the tools of the run.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl ToolPort for Rehearsed {
     }
 
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
-        let made = Call { tool: call.name.clone(), arguments: shown_arguments(&call.arguments) };
+        let made = RehearsedCall { tool: call.name.clone(), arguments: shown_arguments(&call.arguments) };
         let done = |result| Box::pin(std::future::ready(ToolReply::Done(result))) as Boxed<ToolReply>;
         if let Some(refused) = self.rehearsal.misfit(&made) {
             return done(refused);
@@ -50,7 +50,7 @@ impl ToolPort for Rehearsed {
     }
 }
 
-fn unrecorded(call: &Call) -> ToolResult {
+fn unrecorded(call: &RehearsedCall) -> ToolResult {
     ToolResult::terminal("NotRecorded", &format!("no result is recorded for this call of `{}`", call.tool))
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Place in which a value was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ValuePlace {
     /// Source: `input`, an effect, or `event/N`.
     pub from: String,
     /// JSON pointer to the text or number that contains or equals the value.
@@ -17,7 +17,7 @@ pub struct Place {
 /// Seen text or number, in compared form.
 #[derive(Debug)]
 struct Seen {
-    place: Place,
+    place: ValuePlace,
     text: String,
 }
 
@@ -41,13 +41,13 @@ impl Places {
             for word in words {
                 self.by_word.entry(word.to_owned()).or_default().push(number);
             }
-            let place = Place { from: from.to_owned(), at: at.to_owned() };
+            let place = ValuePlace { from: from.to_owned(), at: at.to_owned() };
             self.seen.push(Seen { place, text });
         });
     }
 
     /// All places of each text and number in `arguments`, by pointer (L-2).
-    pub(super) fn origins(&self, arguments: &Value) -> Vec<(String, Vec<Place>)> {
+    pub(super) fn origins(&self, arguments: &Value) -> Vec<(String, Vec<ValuePlace>)> {
         let mut origins = Vec::new();
         each(arguments, &mut String::new(), &mut |path, plain| {
             origins.push((path.to_owned(), self.places_of(&normal(plain))));
@@ -55,7 +55,7 @@ impl Places {
         origins
     }
 
-    fn places_of(&self, value: &str) -> Vec<Place> {
+    fn places_of(&self, value: &str) -> Vec<ValuePlace> {
         let holds = |seen: &&Seen| holds(&seen.text, value);
         let places = |found: &mut dyn Iterator<Item = &Seen>| found.map(|seen| seen.place.clone()).collect();
         match words(value).next() {
@@ -104,7 +104,7 @@ mod tests {
             "",
             &json!({"words": "1234", "at": 12.5, "who": [{"id": "w123 4"}], "same": "12"}),
         );
-        let shown = |place: &Place| format!("{}:{}", place.from, place.at);
+        let shown = |place: &ValuePlace| format!("{}:{}", place.from, place.at);
         places.origins(arguments).into_iter().map(|(path, places)| (path, places.iter().map(shown).collect())).collect()
     }
 

@@ -135,7 +135,10 @@ fn only_regular_files_and_real_directories_are_opened() {
     let mut kinds = dir.entries(10).expect("read");
     kinds.sort();
     let kinds: Vec<_> = kinds.iter().map(|(name, kind)| (name.to_str().expect("text"), *kind)).collect();
-    assert_eq!(kinds, [("a", Kind::Dir), ("dirlink", Kind::Link), ("link", Kind::Link), ("pipe", Kind::Other)]);
+    assert_eq!(
+        kinds,
+        [("a", EntryKind::Dir), ("dirlink", EntryKind::Link), ("link", EntryKind::Link), ("pipe", EntryKind::Other)]
+    );
     assert_eq!(dir.entries(2).expect("read").len(), 2);
 }
 
@@ -162,7 +165,7 @@ fn a_file_is_opened_straight_only_without_links() {
     if cfg!(target_os = "linux") {
         let kind = |below: &str| status(below).expect("it is known").map(|found| found.kind).ok();
         let kinds = ["a/b/file", "a", "pipe", "nothing", "a/nothing", "a/b/file/x"].map(kind);
-        assert_eq!(kinds, [Some(Kind::File), Some(Kind::Dir), Some(Kind::Other), None, None, None]);
+        assert_eq!(kinds, [Some(EntryKind::File), Some(EntryKind::Dir), Some(EntryKind::Other), None, None, None]);
     }
     for below in ["link", "dirlink/b/file", "dirlink/nothing", "zero", "../secret/key", "a/../a/b/file", ""] {
         assert!(status(below).is_none(), "{below}");

@@ -36,7 +36,7 @@ pub struct Dir(OwnedFd);
 
 /// Type of the file behind a name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -51,7 +51,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// The type of the file; a link is not followed.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Size in bytes.
     pub len: u64,
     /// The nine permission bits, with those for set-id and sticky.
@@ -63,7 +63,7 @@ pub struct Status {
 pub(super) enum Step {
     Dir(Dir),
     Link(PathBuf),
-    Leaf(Kind),
+    Leaf(EntryKind),
     Missing,
 }
 
@@ -101,8 +101,8 @@ impl Dir {
             }
             match self.status(name) {
                 // The name has become a directory since.
-                Ok(Status { kind: Kind::Dir, .. }) => {}
-                Ok(Status { kind: Kind::Link, .. }) => match self.read_link(name) {
+                Ok(Status { kind: EntryKind::Dir, .. }) => {}
+                Ok(Status { kind: EntryKind::Link, .. }) => match self.read_link(name) {
                     Ok(target) => return Ok(Step::Link(target)),
                     Err(error) if has_changed(&error) => {}
                     Err(error) => return Err(error),
@@ -179,7 +179,7 @@ impl Dir {
             Err(_) => return None,
         };
         // The last name may be a link, which must not be followed here.
-        (found.kind != Kind::Link).then_some(Ok(found))
+        (found.kind != EntryKind::Link).then_some(Ok(found))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -195,7 +195,7 @@ impl Dir {
         let leaf = rustix::fs::openat(&self.0, name, LEAF, Mode::empty())?;
         // With these flags the link itself is opened.
         match status(&rustix::fs::fstat(&leaf)?).kind {
-            Kind::Link => Err(in_words(Errno::LOOP)),
+            EntryKind::Link => Err(in_words(Errno::LOOP)),
             _ => Ok(leaf),
         }
     }
@@ -204,7 +204,7 @@ impl Dir {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn entries(&self, limit: usize) -> io::Result<Vec<(OsString, Kind)>> {
+    pub fn entries(&self, limit: usize) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut found = Vec::new();
         // A descriptor that is open for walking cannot be read.
         let readable = rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?;
@@ -272,8 +272,8 @@ impl Dir {
     pub fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = match self.status(name) {
-            Ok(status) if status.kind == Kind::File => Some(status.mode),
-            Ok(status) if status.kind == Kind::Dir => return Err(io::Error::other("it is a directory")),
+            Ok(status) if status.kind == EntryKind::File => Some(status.mode),
+            Ok(status) if status.kind == EntryKind::Dir => return Err(io::Error::other("it is a directory")),
             Ok(_) => return Err(io::Error::other("it is not a regular file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -305,7 +305,7 @@ impl Dir {
             is_old && file.try_lock().is_ok()
         };
         for (name, kind) in self.entries(MAX_SEARCHED).unwrap_or_default() {
-            if kind == Kind::File && is_unfinished(&name) && is_abandoned(&name) {
+            if kind == EntryKind::File && is_unfinished(&name) && is_abandoned(&name) {
                 let _ = self.remove(&name);
             }
         }
@@ -389,12 +389,12 @@ fn status(stat: &Stat) -> Status {
     }
 }
 
-fn kind_of(kind: FileType) -> Kind {
+fn kind_of(kind: FileType) -> EntryKind {
     match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Link,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Dir,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
     }
 }
 

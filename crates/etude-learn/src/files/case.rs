@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::episode::Episode;
 use crate::program::{Program, StepKind};
 use crate::replay::{End, Replay};
-use crate::trace::Call;
+use crate::trace::TraceCall;
 use crate::value::is_same_call;
 
 /// Test case of a replayed episode; `None` if the program makes a read that the run did not make.
@@ -16,7 +16,7 @@ pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>, replay:
     }
     let mut tools: Vec<Value> = Vec::new();
     // A run reads more than the pipeline does, and a case has a limit on its size.
-    let is_made = |call: &&&Call| reads.iter().any(|(tool, args)| *tool == call.tool && *args == call.arguments);
+    let is_made = |call: &&&TraceCall| reads.iter().any(|(tool, args)| *tool == call.tool && *args == call.arguments);
     let made: &[Value] = if let End::Wrote(writes) = &end { writes } else { &[] };
     let reads = episode.reads.iter().filter(is_made).map(|call| (*call, &call.arguments));
     let writes = episode.writes.iter().map(|call| (*call, as_made(call, made)));
@@ -49,6 +49,6 @@ pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>, replay:
 }
 
 /// Arguments of a write in the form of the pipeline, whose lists may have another order than those of the run.
-fn as_made<'v>(call: &'v Call, made: &'v [Value]) -> &'v Value {
+fn as_made<'v>(call: &'v TraceCall, made: &'v [Value]) -> &'v Value {
     made.iter().find(|one| is_same_call(one, &call.arguments)).unwrap_or(&call.arguments)
 }

@@ -10,7 +10,7 @@ use crate::notation::has_time;
 use crate::program::{Argument, Of};
 use crate::term::{Ref, Source, Term};
 use crate::text::proves;
-use crate::trace::Call;
+use crate::trace::TraceCall;
 use crate::value::{Collection, Path, collections, fields, has_same_shape, is_at, is_scalar, same};
 
 /// Maximum number of rounds: reads are aligned to those of the round before.
@@ -67,7 +67,7 @@ impl<'t> Synth<'_, 't> {
         None
     }
 
-    fn calls(&self, tool: &str, episode: usize) -> Vec<&'t Call> {
+    fn calls(&self, tool: &str, episode: usize) -> Vec<&'t TraceCall> {
         self.episodes[episode].reads.iter().filter(|call| call.tool == tool).copied().collect()
     }
 
@@ -103,7 +103,7 @@ impl<'t> Synth<'_, 't> {
     }
 
     /// Adds every way to reach the arguments of one call again.
-    fn ways(&mut self, tool: &str, seed: usize, call: &'t Call, found: &mut Vec<(usize, usize, Node)>) {
+    fn ways(&mut self, tool: &str, seed: usize, call: &'t TraceCall, found: &mut Vec<(usize, usize, Node)>) {
         let leaves = leaves(&call.arguments);
         let mut options: Vec<Vec<(usize, Term)>> = Vec::new();
         for (path, value) in &leaves {
@@ -374,7 +374,7 @@ impl<'t> Synth<'_, 't> {
 
     /// True if the agent made up the arguments of most calls, such as of a note to itself: such a read checks nothing.
     fn is_dropped(&self, tool: &str) -> bool {
-        let calls: Vec<(usize, &Call)> =
+        let calls: Vec<(usize, &TraceCall)> =
             (0..self.episodes.len()).flat_map(|n| self.calls(tool, n).into_iter().map(move |call| (n, call))).collect();
         let made_up = calls.iter().filter(|(n, call)| is_made_up(&self.episodes[*n], call)).count();
         made_up * 2 > calls.len()

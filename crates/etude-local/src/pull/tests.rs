@@ -28,7 +28,7 @@ fn entry(sources: &'static [Source]) -> Entry {
         sha256: hash(WEIGHTS),
         size: WEIGHTS.len() as u64,
         licence: "MIT",
-        kind: Kind::Chat { template: ChatTemplate::Qwen, context_tokens: 1 },
+        kind: ModelUse::Chat { template: ChatTemplate::Qwen, context_tokens: 1 },
         sources,
     }
 }

@@ -12,7 +12,7 @@ use crate::trust::Approvals;
 
 /// A command that is ready to run, except for its confirmation.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct CommandCall {
     /// The package of the command.
     pub package: Arc<Package>,
     /// The user's permissions for the package.
@@ -59,7 +59,7 @@ pub fn prepare(
     words: &[String],
     args: &[String],
     approvals: &Approvals,
-) -> Result<Call, Refusal> {
+) -> Result<CommandCall, Refusal> {
     let refuse = |why, package: Option<&Package>, diagnostics: Vec<Diagnostic>| {
         let version = package.map(|package| package.contract.version.clone()).unwrap_or_default();
         let argv = words.iter().chain(args).cloned().collect();
@@ -98,7 +98,7 @@ pub fn prepare(
     }
     let args: Vec<String> = words[length..].iter().chain(args).cloned().collect();
     let argv = argv(&package.contract.entry, name, &args);
-    Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, args, argv })
+    Ok(CommandCall { command: name.to_owned(), package: Arc::clone(package), access, args, argv })
 }
 
 /// The section on scheduling in the contract of `slug`, because etude itself never postpones a command (C-1.15).
@@ -129,7 +129,7 @@ pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
     argv
 }
 
-impl Call {
+impl CommandCall {
     /// True if a person must confirm the command. Its words and its arguments count alike; no other code decides this.
     pub fn needs_confirmation(&self) -> bool {
         self.package.contract.needs_confirmation(&self.command, &self.args)

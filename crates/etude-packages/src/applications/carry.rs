@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::applications::Package;
 use crate::trust::{Content, Reading, Snapshot, Store, mode};
-use etude_files::beneath::{Dir, Kind};
+use etude_files::beneath::{Dir, EntryKind};
 use etude_files::{private, regular};
 use etude_runtime::run_id;
 use etude_spec::application::StatePaths;
@@ -94,7 +94,7 @@ fn place<'p>(root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
 }
 
 /// The kind of the entry `name`; `None` if it does not exist.
-fn kind(dir: &Dir, name: &OsStr) -> io::Result<Option<Kind>> {
+fn kind(dir: &Dir, name: &OsStr) -> io::Result<Option<EntryKind>> {
     match dir.status(name) {
         Ok(status) => Ok(Some(status.kind)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -106,7 +106,7 @@ fn remove(root: &Dir, path: &Path) -> io::Result<()> {
     let (dir, name) = place(root, path)?;
     match kind(&dir, name)? {
         None => Ok(()),
-        Some(Kind::Dir) => dir.remove_dir(name),
+        Some(EntryKind::Dir) => dir.remove_dir(name),
         Some(_) => dir.remove(name),
     }
 }
@@ -116,7 +116,7 @@ fn put(root: &Dir, copy: &Path, path: &Path) -> io::Result<()> {
     let (from, (dir, name)) = (copy.join(path), place(root, path)?);
     let (meta, there) = (fs::symlink_metadata(&from)?, kind(&dir, name)?);
     if meta.is_dir() {
-        if there.is_some_and(|kind| kind != Kind::Dir) {
+        if there.is_some_and(|kind| kind != EntryKind::Dir) {
             dir.remove(name)?;
         }
         return dir.make_dir(name)?.set_mode(mode(&meta));
@@ -131,7 +131,7 @@ fn put(root: &Dir, copy: &Path, path: &Path) -> io::Result<()> {
         } else {
             return Ok(());
         }
-        if there == Some(Kind::Dir) {
+        if there == Some(EntryKind::Dir) {
             dir.remove_dir(name)?;
         }
         dir.rename(&new, name)

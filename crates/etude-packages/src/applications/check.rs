@@ -9,7 +9,7 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::call::argv;
 use super::copy::copy_tree;
-use super::{Access, Call, Envelope, Limits, Package, ProgramContext, Status};
+use super::{Access, CommandCall, Envelope, Limits, Package, ProgramContext, Status};
 use crate::skills::{self, body_of};
 use crate::trust::StateIn;
 use etude_files::private;
@@ -127,7 +127,7 @@ fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramConte
     let (Some(command), true, true) = (command, access.execution, package.is_compatible()) else { return unverified() };
     let argv = argv(&contract.entry, command, &[]);
     let (command, args) = (command.clone(), Vec::new());
-    let call = Call { package: Arc::clone(package), access: access.clone(), command, args, argv };
+    let call = CommandCall { package: Arc::clone(package), access: access.clone(), command, args, argv };
     let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
     let Some(envelope) = tried(&call, program_context, &limits) else { return unverified() };
     // A command that rejects missing arguments in JSON conforms to the contract.
@@ -139,7 +139,7 @@ fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramConte
 }
 
 /// Runs a command in a copy with its own state. `None` if the package cannot be copied or differs from the approved one.
-fn tried(call: &Call, program_context: &ProgramContext, limits: &Limits) -> Option<Envelope> {
+fn tried(call: &CommandCall, program_context: &ProgramContext, limits: &Limits) -> Option<Envelope> {
     if let Some(approved) = &call.access.content {
         let copy = call.copy(approved, StateIn::Copy, program_context).ok()?;
         return Some(call.run_in(copy.root(), program_context, limits));

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use etude_invoke::chain::{Throw, ThrowKind};
 
 use super::confirmations::Bound;
-use super::{Answer, Call, Confirmations, Fresh, ProgramContext, Refusal, Request, Verdict};
+use super::{Answer, CommandCall, Confirmations, Fresh, ProgramContext, Refusal, Request, Verdict};
 use etude_invoke::Confirms;
 use etude_runtime::clock;
 
@@ -48,7 +48,7 @@ pub enum Unconfirmed {
 /// The confirmation of one call.
 pub(super) struct Confirmation {
     pub(super) store: Confirmations,
-    pub(super) call: Arc<Call>,
+    pub(super) call: Arc<CommandCall>,
     /// Content, stdin and variables that the confirmation is bound to.
     pub(super) bound: Bound,
     pub(super) person: Person,

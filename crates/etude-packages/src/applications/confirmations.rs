@@ -10,7 +10,7 @@ use etude_spec::application::findings;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Call, Envelope, Fresh, RunEffect, Status};
+use super::{CommandCall, Envelope, Fresh, RunEffect, Status};
 use crate::ledger::{Ledger, LedgerError};
 use etude_runtime::{clock, run_id};
 
@@ -148,7 +148,7 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests cannot be used.
-    pub fn ask(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<Verdict, LedgerError> {
+    pub fn ask(&self, call: &CommandCall, bound: &Bound, by: Option<&RunEffect>) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
@@ -177,7 +177,7 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests cannot be used.
-    pub fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<bool, LedgerError> {
+    pub fn is_open(&self, call: &CommandCall, bound: &Bound, by: Option<&RunEffect>) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
         Ok(requests.iter().any(|request| request.is_open(call, bound, by, now)))
@@ -229,7 +229,7 @@ impl Confirmations {
     }
 
     /// Logs the decision. A failure to log must not change the decision.
-    fn note(&self, call: &Call, verdict: &Verdict) {
+    fn note(&self, call: &CommandCall, verdict: &Verdict) {
         let (event, by) = match verdict {
             Verdict::Confirmed(answer) => ("confirmed", Some(&answer.by)),
             Verdict::Denied(answer) => ("denied", Some(&answer.by)),
@@ -243,7 +243,7 @@ impl Confirmations {
     }
 }
 
-fn new_request(call: &Call, bound: &Bound, now: i64) -> Request {
+fn new_request(call: &CommandCall, bound: &Bound, now: i64) -> Request {
     Request {
         id: format!("{PREFIX}{}", run_id::new()),
         slug: call.package.contract.slug.clone(),
@@ -278,12 +278,12 @@ fn why_stale(earlier: &Request, bound: &Bound, argv: &[String]) -> &'static str 
 }
 
 impl Request {
-    fn is_about(&self, call: &Call) -> bool {
+    fn is_about(&self, call: &CommandCall) -> bool {
         self.root == call.package.root && self.command == call.command
     }
 
     /// True if the request is for exactly this call with this content, is unused and has not expired.
-    fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>, now: i64) -> bool {
+    fn is_open(&self, call: &CommandCall, bound: &Bound, by: Option<&RunEffect>, now: i64) -> bool {
         let own = Bound { digest: self.digest.clone(), stdin: self.stdin.clone(), env: self.env.clone() };
         let is_exact = own == *bound && self.argv == call.argv;
         let is_same = self.used_by.is_some() && self.used_by == by.map(RunEffect::to_string);
@@ -317,7 +317,7 @@ impl Request {
 #[cfg(test)]
 mod tests;
 
-impl Call {
+impl CommandCall {
     /// The document of a command that waits for confirmation.
     pub fn waiting(&self, request: &Request, stale: Option<&str>, fresh: &Fresh) -> Envelope {
         let path = self.package.file();

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::call::argv;
 use super::carry::carry_over;
-use super::{Call, Envelope, Status, schemas};
+use super::{CommandCall, Envelope, Status, schemas};
 use crate::deadline::Deadline;
 use crate::trust::{Content, Snapshot, StateIn, Store};
 use etude_runtime::run_id;
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-impl Call {
+impl CommandCall {
     /// Runs the command in `root`, the package's directory or a copy, as a test of the package: without confirmation and
     /// without middleware. Blocks.
     pub(super) fn run_in(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Envelope {

@@ -8,7 +8,7 @@ use etude_spec::application::Body;
 use serde_json::{Value, json};
 
 use super::call::argv;
-use super::{Call, Limits, ProgramContext};
+use super::{CommandCall, Limits, ProgramContext};
 
 /// Shown length of a file, in bytes.
 const MAX_SHOWN: u64 = 16 * 1024;
@@ -25,7 +25,7 @@ pub struct Fresh {
     pub state: Vec<Value>,
 }
 
-impl Call {
+impl CommandCall {
     /// Reads the current state: the files that the contract's section on state names, and the output of `metadata.stateCommand`
     /// if the package declares that command.
     pub fn fresh(&self, program_context: &ProgramContext) -> Fresh {
@@ -39,7 +39,7 @@ impl Call {
             body.state_files().into_iter().take(MAX_FILES).filter_map(|path| self.file(path)).collect();
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
-            let shows = Call { command: command.to_owned(), args: Vec::new(), argv, ..self.clone() };
+            let shows = CommandCall { command: command.to_owned(), args: Vec::new(), argv, ..self.clone() };
             // The state command is not the effect in question, so it gets another name.
             let quiet = ProgramContext { stdin: None, run_effect: None, ..program_context.clone() };
             if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {

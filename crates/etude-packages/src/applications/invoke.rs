@@ -14,9 +14,9 @@ use super::confirmations::Bound;
 use super::execute::Ran;
 use super::form::CommandForm;
 use super::schemas;
-use super::{Call, Confirmations, Envelope, Limits, Person, ProgramContext, Unconfirmed};
+use super::{CommandCall, Confirmations, Envelope, Limits, Person, ProgramContext, Unconfirmed};
 use crate::trust::{Content, Store};
-use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
+use etude_invoke::{Checks, Confirms, Expected, Invocation, InvocationKind, Invoker};
 
 /// Settings for the invocation of a command.
 #[derive(Clone)]
@@ -45,12 +45,12 @@ pub enum Invoked {
 }
 
 /// The content of a call's package. Reading all of it may take long.
-async fn content_of(call: &Arc<Call>) -> io::Result<Content> {
+async fn content_of(call: &Arc<CommandCall>) -> io::Result<Content> {
     let call = Arc::clone(call);
     tokio::task::spawn_blocking(move || call.package.content()).await.map_err(io::Error::other)?
 }
 
-impl Call {
+impl CommandCall {
     /// Invokes the command through its chain.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Call {
             .run_effect
             .as_ref()
             .map_or_else(|| name.clone(), |run_effect| format!("{}/{name}", run_effect.key));
-        let invocation = Invocation { kind: Kind::Call, key, name, args, checks, given_up };
+        let invocation = Invocation { kind: InvocationKind::Call, key, name, args, checks, given_up };
         let facts = Arc::new(OnceLock::new());
         let own_facts = Arc::clone(&facts);
         let fault = Arc::new(OnceLock::new());

@@ -13,7 +13,7 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
 use crate::skills::{body_of, read_head};
-use crate::trust::{Approval, Approvals, Content, Kind, Manifest, Reading};
+use crate::trust::{Approval, ApprovalSubject, Approvals, Content, Manifest, Reading};
 
 /// A package on disk.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ impl Package {
 
     /// The user's approval of the package, whatever its content was then; `None` if it is blocked.
     pub fn was_approved<'a>(&self, approvals: &'a Approvals) -> Option<&'a Approval> {
-        let approval = approvals.of(&self.root).filter(|approval| approval.kind == Kind::Package);
+        let approval = approvals.of(&self.root).filter(|approval| approval.kind == ApprovalSubject::Package);
         approval.filter(|_| !approvals.is_blocked(&self.root))
     }
 

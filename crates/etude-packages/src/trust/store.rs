@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Approval, Approvals, Content, Kind, real, wire};
+use super::{Approval, ApprovalSubject, Approvals, Content, real, wire};
 use crate::ledger::{Ledger, LedgerError};
 use etude_runtime::clock;
 
@@ -49,7 +49,7 @@ impl Store {
             if block {
                 approvals.push(Approval {
                     path: place.clone(),
-                    kind: Kind::Folder,
+                    kind: ApprovalSubject::Folder,
                     activation: false,
                     execution: false,
                     blocked: true,

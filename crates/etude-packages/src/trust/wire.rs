@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Approval, Content, Kind};
+use super::{Approval, ApprovalSubject, Content};
 
 #[derive(Deserialize)]
 struct File {
@@ -55,9 +55,9 @@ impl From<Stored> for Approval {
     fn from(stored: Stored) -> Self {
         let Stored { path, kind, activation, execution, blocked, content, state_paths, by, at } = stored;
         let kind = match kind {
-            StoredKind::Package => Kind::Package,
-            StoredKind::Skill => Kind::Skill,
-            StoredKind::Folder => Kind::Folder,
+            StoredKind::Package => ApprovalSubject::Package,
+            StoredKind::Skill => ApprovalSubject::Skill,
+            StoredKind::Folder => ApprovalSubject::Folder,
         };
         let content = content.map(|StoredContent { contract, payload }| Content { contract, payload });
         Self { path, kind, activation, execution, blocked, content, state_paths, by, at }
@@ -68,9 +68,9 @@ impl From<Approval> for Stored {
     fn from(approval: Approval) -> Self {
         let Approval { path, kind, activation, execution, blocked, content, state_paths, by, at } = approval;
         let kind = match kind {
-            Kind::Package => StoredKind::Package,
-            Kind::Skill => StoredKind::Skill,
-            Kind::Folder => StoredKind::Folder,
+            ApprovalSubject::Package => StoredKind::Package,
+            ApprovalSubject::Skill => StoredKind::Skill,
+            ApprovalSubject::Folder => StoredKind::Folder,
         };
         let content = content.map(|Content { contract, payload }| StoredContent { contract, payload });
         Self { path, kind, activation, execution, blocked, content, state_paths, by, at }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use etude_postgres::{Address, Check, Credentials, Grant, Kind, Postgres, Status};
+use etude_postgres::{Address, Check, Credentials, Grant, Postgres, RoleKind, Status};
 use etude_runtime::conformance::{block_on, new_run};
 use etude_runtime::engine::{Engine as _, Error};
 
@@ -68,7 +68,7 @@ fn missing_rights_are_found() {
     assert_found(&hidden, Status::Error, "row security hides every run", "commands fail when they write");
     assert!(hidden.hint.contains("etude engine grant worker"), "{hidden:?}");
     server.sql("create role crew");
-    let crew = Grant { role: "crew".to_owned(), kind: Kind::Worker, tenant: None };
+    let crew = Grant { role: "crew".to_owned(), kind: RoleKind::Worker, tenant: None };
     Postgres::grant(Address::parse(&url).expect("an address"), PATIENCE, &crew).expect("it is granted");
     server.sql("grant crew to guest");
     assert_fine(&check(&guest, "rights"), "granted");

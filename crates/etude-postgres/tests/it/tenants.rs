@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use etude_core::digest::Digest;
-use etude_postgres::{Address, Credentials, Grant, Kind, Postgres, Settings};
+use etude_postgres::{Address, Credentials, Grant, Postgres, RoleKind, Settings};
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
@@ -20,14 +20,14 @@ use crate::{open, settings};
 fn fleet(server: &Server, dir: &Path) -> Postgres {
     let owner = open(server, "etude", dir);
     server.sql("create role acme login; create role globex login; create role carrier login");
-    for (role, kind) in [("acme", Kind::Tenant), ("globex", Kind::Tenant), ("carrier", Kind::Worker)] {
+    for (role, kind) in [("acme", RoleKind::Tenant), ("globex", RoleKind::Tenant), ("carrier", RoleKind::Worker)] {
         grant(server, role, kind).expect("a role is granted");
     }
     owner
 }
 
-fn grant(server: &Server, role: &str, kind: Kind) -> Result<(), Error> {
-    let tenant = (kind == Kind::Tenant).then(|| role.to_owned());
+fn grant(server: &Server, role: &str, kind: RoleKind) -> Result<(), Error> {
+    let tenant = (kind == RoleKind::Tenant).then(|| role.to_owned());
     let address = Address::parse(&server.url("etude")).expect("an address");
     Postgres::grant(
         address,
@@ -310,15 +310,15 @@ fn a_role_is_what_it_was_granted_last() {
     let dir = tempfile::tempdir().expect("a directory");
     let owner = fleet(&server, dir.path());
     submit(&owner, "o-1", Placement::default()).expect("accepted");
-    let error = grant(&server, "none", Kind::Tenant).expect_err("no role").to_string();
+    let error = grant(&server, "none", RoleKind::Tenant).expect_err("no role").to_string();
     assert!(error.contains("create role \"none\" login"), "{error}");
-    grant(&server, "etude", Kind::Tenant).expect_err("the owner");
+    grant(&server, "etude", RoleKind::Tenant).expect_err("the owner");
     assert_eq!(ids(&login(&server, "carrier", dir.path())), ["o-1"]);
-    grant(&server, "carrier", Kind::Tenant).expect("it is a tenant now");
+    grant(&server, "carrier", RoleKind::Tenant).expect("it is a tenant now");
     assert!(ids(&login(&server, "carrier", dir.path())).is_empty());
     server.sql_as("carrier", "insert into etude.blobs values ('\\x00', 1, now())").expect_err("it is a worker no more");
-    grant(&server, "acme", Kind::Worker).expect("it is a worker now");
+    grant(&server, "acme", RoleKind::Worker).expect("it is a worker now");
     assert_eq!(ids(&login(&server, "acme", dir.path())), ["o-1"]);
     server.sql("create role \"Odd; name\" login");
-    grant(&server, "Odd; name", Kind::Tenant).expect("names are quoted");
+    grant(&server, "Odd; name", RoleKind::Tenant).expect("names are quoted");
 }

@@ -2,7 +2,7 @@
 
 /// The place of an effect in a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct EffectPlace {
     /// Index of the element of a `for_each`, from 0.
     pub element: Option<usize>,
     /// Number of the attempt, or of the visit of a stage, from 1.
@@ -13,7 +13,7 @@ pub struct Place {
     pub part: String,
 }
 
-impl Place {
+impl EffectPlace {
     /// The place of the effect `id` in the step `step`; `None` if it belongs to another step.
     pub fn of(id: &str, step: &str) -> Option<Self> {
         let mut segments = id.split('/');
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn title(id: &str, step: &str) -> Option<String> {
-        Place::of(id, step).map(|place| place.title())
+        EffectPlace::of(id, step).map(|place| place.title())
     }
 
     #[test]

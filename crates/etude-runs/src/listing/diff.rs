@@ -98,7 +98,7 @@ fn steps(a: &Side, b: &Side) -> Vec<Value> {
 fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
     let of_step = |side: &Side| -> BTreeSet<String> {
         let ids = side.outputs.keys();
-        ids.filter(|id| crate::inspect::Place::of(id, step).is_some()).cloned().collect()
+        ids.filter(|id| crate::inspect::EffectPlace::of(id, step).is_some()).cloned().collect()
     };
     let ids: BTreeSet<String> = of_step(a).union(&of_step(b)).cloned().collect();
     let change = |id: &String| match (a.outputs.get(id), b.outputs.get(id)) {

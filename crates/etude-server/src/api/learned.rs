@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use http::StatusCode;
 use serde_json::Value;
 
@@ -52,7 +52,8 @@ pub(crate) async fn show(call: Call) -> Respond {
 pub(crate) async fn promote(call: Call) -> Respond {
     let members = call.json(&["to", "accept_risk"]).await?;
     let wrong = || members.invalid("to", "`to` must be `proposed`, `shadow`, `assisted` or `active`");
-    let state = |word: String| State::from_word(&word).filter(|state| *state != State::Demoted).ok_or_else(wrong);
+    let state =
+        |word: String| LearnedState::from_word(&word).filter(|state| *state != LearnedState::Demoted).ok_or_else(wrong);
     let to = members.text("to")?.map(state).transpose()?;
     let accepts_risk = members.flag("accept_risk")?.unwrap_or(false);
     let by = call.caller()?.name.clone();

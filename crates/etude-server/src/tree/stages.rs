@@ -1,6 +1,6 @@
 //! The stages of a machine, each with its turns and tool calls.
 
-use etude_runs::inspect::Place;
+use etude_runs::inspect::EffectPlace;
 use serde_json::Value;
 
 use super::blank;
@@ -8,14 +8,14 @@ use super::work::{self, Work};
 
 /// The place of an effect in a machine: its stage, as `NAME#VISIT`, and the place inside of it. `None`: the effect belongs to no
 /// stage.
-pub(super) fn place(place: &Place) -> Option<(String, Place)> {
+pub(super) fn place(place: &EffectPlace) -> Option<(String, EffectPlace)> {
     let (segment, rest) = place.part.split_once('/').unwrap_or((&place.part, ""));
     // `NAME@RESTART#VISIT!ASIDE`: a restarted stage stays the same stage.
     let (segment, aside) = segment.split_once('!').map_or((segment, None), |(segment, aside)| (segment, Some(aside)));
     let (name, visit) = segment.split_once('#')?;
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     let part = aside.map_or_else(|| rest.to_owned(), |aside| format!("!{aside}"));
-    Some((format!("{name}#{visit}"), Place { part, ..place.clone() }))
+    Some((format!("{name}#{visit}"), EffectPlace { part, ..place.clone() }))
 }
 
 /// The nodes of the stages of the step `step`, in the order in which they began. `rows` are those of the run's document,
@@ -53,7 +53,7 @@ pub(super) fn nodes(step: &str, phase: &str, works: &[&Work<'_>], rows: &[Value]
 }
 
 /// The id of the node for an effect at `at`, in the machine step `step`.
-pub(super) fn node_of(step: &str, at: &Place) -> String {
+pub(super) fn node_of(step: &str, at: &EffectPlace) -> String {
     match place(at) {
         None => step.to_owned(),
         Some((stage, inner)) => format!("{step}/{stage}{}", work::turn_of(&inner)),
@@ -66,7 +66,7 @@ fn belongs(row: &Value, step: &str) -> bool {
     let id = row["stageExecutionId"].as_str().unwrap_or_default();
     let (_, place) = id.split_once('/').unwrap_or_default();
     let name = step.rsplit_once('/').map_or(step, |(_, name)| name);
-    !place.contains('/') || Place::of(place, name).is_some()
+    !place.contains('/') || EffectPlace::of(place, name).is_some()
 }
 
 /// `NAME#VISIT` of a row.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn node(id: &str) -> String {
-        node_of("business/change", &Place::of(id, "change").expect("a place"))
+        node_of("business/change", &EffectPlace::of(id, "change").expect("a place"))
     }
 
     #[test]

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use etude_core::model::Usage;
-use etude_runs::inspect::{Inspected, Place};
+use etude_runs::inspect::{EffectPlace, Inspected};
 use serde_json::{Value, json};
 
 use super::blank;
 
 /// An effect at its place in a step.
 pub(super) struct Work<'e> {
-    pub(super) place: Place,
+    pub(super) place: EffectPlace,
     pub(super) effect: &'e Inspected,
 }
 
 /// The effects of a step, without those that were done again.
 pub(super) fn of_step<'e>(name: &str, effects: &'e [Inspected]) -> Vec<Work<'e>> {
     let counting = effects.iter().filter(|effect| !effect.is_done_again);
-    counting.filter_map(|effect| Some(Work { place: Place::of(&effect.id, name)?, effect })).collect()
+    counting.filter_map(|effect| Some(Work { place: EffectPlace::of(&effect.id, name)?, effect })).collect()
 }
 
 /// The reasons of rejected attempts: by step, element and attempt.
@@ -130,7 +130,7 @@ pub(super) fn attempts(
 }
 
 /// The tool call of a turn that an effect belongs to: its own effect, one of its guards, or work of the agent that it started.
-fn call_of(place: &Place) -> Option<&str> {
+fn call_of(place: &EffectPlace) -> Option<&str> {
     let call = place.part.split('/').next().unwrap_or_default();
     (!call.is_empty() && !call.contains('!')).then_some(call)
 }
@@ -164,7 +164,7 @@ pub(super) fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms:
 }
 
 /// The part of a node's id below its attempt or stage: the turn and the tool call.
-pub(super) fn turn_of(place: &Place) -> String {
+pub(super) fn turn_of(place: &EffectPlace) -> String {
     match (place.turn, call_of(place)) {
         (None, _) => String::new(),
         (Some(turn), None) => format!("/turn{turn}"),
@@ -173,7 +173,7 @@ pub(super) fn turn_of(place: &Place) -> String {
 }
 
 /// The id of the node for an effect at `place`. `base` is the id of its step.
-pub(super) fn node_of(base: &str, place: &Place, has_attempts: bool) -> String {
+pub(super) fn node_of(base: &str, place: &EffectPlace, has_attempts: bool) -> String {
     let mut id = base.to_owned();
     if let Some(element) = place.element {
         id.push_str(&format!("[{element}]"));

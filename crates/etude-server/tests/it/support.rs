@@ -21,7 +21,7 @@ use etude_server::listen::{Listening, Wanted};
 use etude_server::token::{NewToken, Scope, Tokens};
 use etude_server::{AppCommand, Apps, Code, Move, NotLoaded, OPENAPI, Ran, ServedApp, Server, Settings, serve};
 use etude_spec::automation::{self, Automation, Known};
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use etude_spec::source::SourceFile;
 use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ impl Apps for Disks {
                 let problem = etude_server::Problem::new(Code::NotPromoted, "it has too few comparisons");
                 return Err(problem.with("missing", one["waits_for"].clone()));
             }
-            Move::Promote { to, by, .. } => format!("{} by {by}", to.map_or("one up", State::word)),
+            Move::Promote { to, by, .. } => format!("{} by {by}", to.map_or("one up", LearnedState::word)),
         };
         Ok(Some(json!({"name": name, "from": one["state"], "to": to, "paths": [], "missing": [], "conflicts": []})))
     }

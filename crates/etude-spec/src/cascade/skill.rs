@@ -13,7 +13,7 @@ use self::members::{Members, Outline, Places, json};
 use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::fields::Kind;
+use crate::fields::FieldKind;
 use crate::fields::package::TOOLS;
 use crate::frontmatter::{self, Parts};
 use crate::skill::{SKILL_FILE, without};
@@ -396,7 +396,7 @@ fn tools(file: &Arc<SourceFile>, node: &Node<'_>, key: &'static str, found: &mut
     let read = patterns(&json(node));
     if read.is_none() {
         let what = (key, &*format!("`{key}`"));
-        found.push(values::wrong_type(file, node.span, what, &Kind::Either(&TOOLS), node));
+        found.push(values::wrong_type(file, node.span, what, &FieldKind::Either(&TOOLS), node));
     }
     read
 }

@@ -2,7 +2,7 @@
 
 use crate::check::Findings;
 use crate::diagnose::learn as diagnose;
-use crate::learned::State;
+use crate::learned::LearnedState;
 use crate::yaml::{Entries, Node, boolean, integer, number, text, texts};
 
 /// The `learn` settings of one file; a missing setting is `None`.
@@ -11,7 +11,7 @@ pub struct Learn {
     enabled: Option<bool>,
     notice: Option<bool>,
     min_requests: Option<usize>,
-    writes: Option<State>,
+    writes: Option<LearnedState>,
     shadow: Option<f64>,
     confirm: Option<Confirm>,
     wrong_rate: Option<f64>,
@@ -44,7 +44,7 @@ pub struct Learning {
     /// Minimum number of distinct requests before a family is learned.
     pub min_requests: usize,
     /// Highest state that a pipeline with writes reaches without `--accept-risk`.
-    pub writes: State,
+    pub writes: LearnedState,
     /// Share of the runs in skill mode that candidates shadow, from 0 to 1.
     pub shadow: f64,
     /// Confirmation of writes in `assisted`.
@@ -80,7 +80,7 @@ impl Learning {
             enabled: first(files.clone(), |f| f.enabled).unwrap_or(true),
             notice: first(files.clone(), |f| f.notice).unwrap_or(true),
             min_requests: first(files.clone(), |f| f.min_requests).unwrap_or(3),
-            writes: first(files.clone(), |f| f.writes).unwrap_or(State::Assisted),
+            writes: first(files.clone(), |f| f.writes).unwrap_or(LearnedState::Assisted),
             shadow: first(files.clone(), |f| f.shadow).unwrap_or(0.2),
             confirm: first(files.clone(), |f| f.confirm).unwrap_or_default(),
             wrong_rate: first(files.clone(), |f| f.wrong_rate).unwrap_or(0.05),
@@ -108,7 +108,7 @@ pub(super) fn read(root: &Entries<'_>) -> Learn {
         enabled: boolean(entries, "enabled"),
         notice: boolean(entries, "notice"),
         min_requests: count(entries, "min_requests"),
-        writes: word("writes").and_then(State::from_word),
+        writes: word("writes").and_then(LearnedState::from_word),
         shadow: number(entries, "shadow"),
         confirm: word("confirm").and_then(Confirm::from_word),
         wrong_rate: map("promote").and_then(|promote| number(promote, "wrong_rate")),
@@ -151,7 +151,7 @@ mod tests {
     fn files_come_to_one_setting() {
         let known = Learning::default();
         assert!(known.enabled && known.notice);
-        assert_eq!((known.min_requests, known.writes, known.shadow), (3, State::Assisted, 0.2));
+        assert_eq!((known.min_requests, known.writes, known.shadow), (3, LearnedState::Assisted, 0.2));
         assert_eq!((known.confirm, known.wrong_rate, known.confidence), (Confirm::Person, 0.05, 0.95));
         assert_eq!((known.demote_after, known.demote_window), (2, 20));
         let (near, found) = parse("learn: {enabled: false, shadow: 1, exclude: [Bash], promote: {wrong_rate: 0.1}}\n");

@@ -6,7 +6,7 @@ use etude_core::condition::Op;
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::fields::{Kind, pipeline};
+use crate::fields::{FieldKind, pipeline};
 use crate::source::{SourceFile, Span};
 use crate::wording::{cause, list, meant, plain, quoted, quoted_list, visible};
 use crate::yaml::{Node, Plain, Scalar, Style, Value};
@@ -20,7 +20,13 @@ pub(crate) fn unusable_configuration(file: &File, at: Span, why: &str, hint: Opt
 }
 
 /// `field` holds the key, and the name of the value in messages.
-pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &Kind, value: &Node<'_>) -> Diagnostic {
+pub(crate) fn wrong_type(
+    file: &File,
+    at: Span,
+    field: (&str, &str),
+    expected: &FieldKind,
+    value: &Node<'_>,
+) -> Diagnostic {
     let (field, what) = field;
     if value.span.is_empty() {
         return Diagnostic::error(Code::WrongType, file, at, format!("{what} has no value"))
@@ -30,19 +36,30 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
     let message = format!("{what} must be {}, not {}", expected.expected(), value.kind());
     let diagnostic = Diagnostic::error(Code::WrongType, file, at, message);
     // Of several forms, the first is the short one.
-    let short = if let Kind::Either(kinds) = expected { kinds.first().unwrap_or(expected) } else { expected };
-    let is_text =
-        matches!(short, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
+    let short = if let FieldKind::Either(kinds) = expected { kinds.first().unwrap_or(expected) } else { expected };
+    let is_text = matches!(
+        short,
+        FieldKind::Text
+            | FieldKind::Prose
+            | FieldKind::Template
+            | FieldKind::ArgsTemplate
+            | FieldKind::Path
+            | FieldKind::Word(_)
+    );
     let hint = match (&value.value, expected) {
-        (Value::Scalar(scalar), Kind::Word([word])) if scalar.text != *word => Some(format!("write `{field}: {word}`")),
+        (Value::Scalar(scalar), FieldKind::Word([word])) if scalar.text != *word => {
+            Some(format!("write `{field}: {word}`"))
+        }
         (Value::Scalar(scalar), _) if is_text => Some(format!("put it in quotes: `\"{}\"`", plain(&scalar.text))),
-        (Value::Scalar(scalar), Kind::Bool)
+        (Value::Scalar(scalar), FieldKind::Bool)
             if ["yes", "on", "no", "off"].contains(&scalar.text.to_lowercase().as_str()) =>
         {
             let word = ["yes", "on"].contains(&scalar.text.to_lowercase().as_str());
             Some(format!("write `{word}`: `{}` is text in YAML 1.2", plain(&scalar.text)))
         }
-        (Value::Scalar(scalar), Kind::Integer(..) | Kind::Number(..) | Kind::Bool) if scalar.style != Style::Plain => {
+        (Value::Scalar(scalar), FieldKind::Integer(..) | FieldKind::Number(..) | FieldKind::Bool)
+            if scalar.style != Style::Plain =>
+        {
             let bare = Scalar { text: scalar.text.as_ref().into(), style: Style::Plain };
             (bare.resolve() != Plain::Text).then(|| "write it without quotes".to_owned())
         }
@@ -54,7 +71,7 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
         (Value::Map(_), _) if file.slice(value.span).starts_with("{{") => {
             Some("a value that begins with `{{` must be quoted".to_owned())
         }
-        (Value::Scalar(scalar), Kind::List(_)) => Some(format!("write a list: `[{}]`", plain(&scalar.text))),
+        (Value::Scalar(scalar), FieldKind::List(_)) => Some(format!("write a list: `[{}]`", plain(&scalar.text))),
         _ => None,
     };
     diagnostic.maybe_hint(hint)

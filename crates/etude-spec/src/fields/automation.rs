@@ -1,7 +1,7 @@
 //! The fields of `schedules`, `webhooks`, `notices` and `serve` in etude.yaml.
 
-use crate::fields::Kind::{Any, Bool, Entries, Integer, List, LongDuration, Number, Template, Text, Word};
-use crate::fields::{Kind, Object};
+use crate::fields::FieldKind::{Any, Bool, Entries, Integer, List, LongDuration, Number, Template, Text, Word};
+use crate::fields::{FieldKind, Object};
 
 /// Words of `overlap`.
 pub const OVERLAPS: &[&str] = &["skip", "queue", "cancel", "allow"];
@@ -40,7 +40,7 @@ pub static WEBHOOK: Object = Object {
     fields: &[fields! {
         optional "pipeline": Text, "review", "The pipeline to run.";
         optional "machine": Text, "triage", "The stage machine to run.";
-        optional "verify": Kind::Object(&VERIFY), "{kind: github, secrets: [\"${env:HOOK_SECRET}\"]}",
+        optional "verify": FieldKind::Object(&VERIFY), "{kind: github, secrets: [\"${env:HOOK_SECRET}\"]}",
             "Authentication of the sender.";
         optional "when": Entries(&Any), "{body.ref: refs/heads/main}", "Values that a delivery must have to start a run.";
         optional "input": Entries(&Any), "{range: \"{{body.before}}\"}", "The input of the run; by default the body.";
@@ -90,13 +90,13 @@ pub static SERVE: Object = Object {
             "Runs in progress at once, over all apps; suspended runs do not count." => default "32";
         optional "max_queued": Integer(1, 10_000_000), "500", "Runs that wait for their start; more are refused."
             => default "10000";
-        optional "per_day": Kind::Object(&PER_DAY), "{max_cost_usd: 20}",
+        optional "per_day": FieldKind::Object(&PER_DAY), "{max_cost_usd: 20}",
             "Daily budget; further runs are refused.";
         optional "drain_timeout": LongDuration, "2m",
             "Time for runs to finish their effects when the server stops." => default "30s";
         optional "pipelines": Entries(&LIMITS_KIND), "{deploy: {max_runs: 1, key: \"{{input.environment}}\"}}",
             "Limits of pipelines and stage machines, by name.";
-        optional "mcp": Kind::Object(&MCP), "{read_only: [report], answer_within: 30s}", "Settings of MCP for agents.";
+        optional "mcp": FieldKind::Object(&MCP), "{read_only: [report], answer_within: 30s}", "Settings of MCP for agents.";
     }],
 };
 
@@ -146,12 +146,12 @@ pub static LIMITS: Object = Object {
     }],
 };
 
-static LIMITS_KIND: Kind = Kind::Object(&LIMITS);
+static LIMITS_KIND: FieldKind = FieldKind::Object(&LIMITS);
 
-static ON: Kind = Word(NOTICE_TYPES);
+static ON: FieldKind = Word(NOTICE_TYPES);
 
-pub(crate) static SCHEDULE_KIND: Kind = Kind::Object(&SCHEDULE);
+pub(crate) static SCHEDULE_KIND: FieldKind = FieldKind::Object(&SCHEDULE);
 
-pub(crate) static WEBHOOK_KIND: Kind = Kind::Object(&WEBHOOK);
+pub(crate) static WEBHOOK_KIND: FieldKind = FieldKind::Object(&WEBHOOK);
 
-pub(crate) static NOTICE_KIND: Kind = Kind::Object(&NOTICE);
+pub(crate) static NOTICE_KIND: FieldKind = FieldKind::Object(&NOTICE);

@@ -1,7 +1,7 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
-use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, LongDuration, Number, Text, Word};
-use crate::fields::{Kind, Object, automation, learn};
+use crate::fields::FieldKind::{Bool, Duration, Either, Entries, Integer, List, LongDuration, Number, Text, Word};
+use crate::fields::{FieldKind, Object, automation, learn};
 
 /// Words for a provider's `kind`.
 pub const PROVIDER_KINDS: &[&str] =
@@ -12,16 +12,16 @@ pub static CONFIG: Object = Object {
     name: "a configuration",
     doc: "The configuration of etude: models, providers and policy.",
     fields: &[fields! {
-        optional "model_mapping": Kind::Object(&MAPPING), "{lite: anthropic/claude-haiku-4-5}",
+        optional "model_mapping": FieldKind::Object(&MAPPING), "{lite: anthropic/claude-haiku-4-5}",
             "The model for each capability level, as `provider/model` or a known model name.";
         optional "providers": Entries(&PROVIDER_KIND), "{vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:8000/v1\"}}",
             "Where models are, by name.";
-        optional "router": Kind::Object(&ROUTER), "{mode: auto}", "Settings of the router, which matches requests to pipelines.";
-        optional "agent": Kind::Object(&AGENT), "{max_turns: 80}", "Settings of skill mode.";
-        optional "approvals": Kind::Object(&APPROVALS), "{mode: ask}", "Actions that are allowed without approval.";
+        optional "router": FieldKind::Object(&ROUTER), "{mode: auto}", "Settings of the router, which matches requests to pipelines.";
+        optional "agent": FieldKind::Object(&AGENT), "{max_turns: 80}", "Settings of skill mode.";
+        optional "approvals": FieldKind::Object(&APPROVALS), "{mode: ask}", "Actions that are allowed without approval.";
         optional "guards": List(&GUARD_KIND), "[{command: python3 guard.py}]",
             "Programs that check each tool call.";
-        optional "mcp": Kind::Object(&MCP), "{servers: {files: {command: mcp-files, args: [docs]}}}",
+        optional "mcp": FieldKind::Object(&MCP), "{servers: {files: {command: mcp-files, args: [docs]}}}",
             "Servers of the Model Context Protocol whose tools agents may call.";
         optional "worker": Either(&WORKER_FORMS), "python",
             "Run code steps in warm interpreters where that is possible.";
@@ -36,17 +36,17 @@ pub static CONFIG: Object = Object {
         optional "notices": List(&automation::NOTICE_KIND),
             "[{name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: \"${env:NOTICE_SECRET}\"}]",
             "Messages to other programs about runs.";
-        optional "serve": Kind::Object(&automation::SERVE), "{max_runs: 8, per_day: {max_cost_usd: 20}}",
+        optional "serve": FieldKind::Object(&automation::SERVE), "{max_runs: 8, per_day: {max_cost_usd: 20}}",
             "Limits of a server and of the pipelines that it runs.";
-        optional "auth": Kind::Object(&AUTH), "{issuer: \"https://id.example.com\", audience: \"https://runs.example.com/mcp\"}",
+        optional "auth": FieldKind::Object(&AUTH), "{issuer: \"https://id.example.com\", audience: \"https://runs.example.com/mcp\"}",
             "The OAuth authorization server whose access tokens a server takes besides its own.";
-        optional "engine": Kind::Object(&ENGINE), "{url: \"${env:ETUDE_ENGINE}\", lease: 15s}",
+        optional "engine": FieldKind::Object(&ENGINE), "{url: \"${env:ETUDE_ENGINE}\", lease: 15s}",
             "The database that machines share, and the leases of workers. Not in an app's own file.";
         optional "queues": Entries(&QUEUE_KIND), "{default: {limit: 500}, batch: {priority: -1, limit: 50, per_tenant: 5}}",
             "The queues of a fleet, by name: `etude engine apply` writes them into the database. Not in an app's own file.";
         optional "tenants": Entries(&TENANT_KIND), "{acme: {live: 20, queued: 1000}}",
             "The tenants of a fleet that have limits, by name. Not in an app's own file.";
-        optional "learn": Kind::Object(&learn::LEARN), "{shadow: 0.5, redact: [email]}",
+        optional "learn": FieldKind::Object(&learn::LEARN), "{shadow: 0.5, redact: [email]}",
             "Settings of `etude learn`: learning from runs in skill mode, and limits of promotions.";
         optional "joinOutsideNextStages": Bool, "true",
             "A stage may join one that its predecessor does not name." => default "false";
@@ -56,7 +56,7 @@ pub static CONFIG: Object = Object {
 };
 
 /// One model, or several: if one is unreachable, the next is used.
-static MODELS: [Kind; 2] = [Text, List(&Text)];
+static MODELS: [FieldKind; 2] = [Text, List(&Text)];
 
 /// `model_mapping`.
 pub static MAPPING: Object = Object {
@@ -83,7 +83,7 @@ pub static PROVIDER: Object = Object {
         optional "record": Text, "anthropic/claude-haiku-4-5",
             "For `recorded`: the model that answers what is not recorded yet.";
         optional "headers": Entries(&Text), "{X-Team: review}", "Additional HTTP headers.";
-        optional "structured_output": Kind::Either(&[Bool, Word(&["native", "prompt"])]), "prompt",
+        optional "structured_output": FieldKind::Either(&[Bool, Word(&["native", "prompt"])]), "prompt",
             "True to use the provider's structured output.";
         optional "timeout": Duration, "2m", "Maximum time for one call.";
         optional "retries": Integer(0, 9), "8",
@@ -104,7 +104,7 @@ pub static PROVIDER: Object = Object {
             "For `local`: threads of the model's process; by default all cores but one.";
         optional "idle": Duration, "2m",
             "For `local`: time until an idle model is unloaded; 10 minutes by default.";
-        optional "capabilities": Kind::Object(&CAPABILITIES), "{toolCalling: probed}", "Capabilities of its models.";
+        optional "capabilities": FieldKind::Object(&CAPABILITIES), "{toolCalling: probed}", "Capabilities of its models.";
     }],
 };
 
@@ -148,8 +148,8 @@ pub static AGENT: Object = Object {
     fields: &[fields! {
         optional "tier": Word(&["lite", "standard", "reasoning"]), "reasoning",
             "The model to call." => default "standard";
-        optional "max_turns": Kind::Integer(1, 10_000), "80", "Maximum responses of the model." => default "50";
-        optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
+        optional "max_turns": FieldKind::Integer(1, 10_000), "80", "Maximum responses of the model." => default "50";
+        optional "sandbox": FieldKind::Object(&SANDBOX), "{network: false}",
             "Resources that programs of agents can access besides the directories of their tools.";
     }],
 };
@@ -203,7 +203,7 @@ pub static QUEUE: Object = Object {
             "Live runs in the queue of each app: of the directory that a run was submitted from.";
         optional "per_label": Entries(&LIMIT), "{\"gpu=a100\": 2}",
             "Live runs in the queue with a label, by `KEY=VALUE`.";
-        optional "allow": Kind::Object(&ALLOW), "{network: false}", "Permissions of runs in this queue.";
+        optional "allow": FieldKind::Object(&ALLOW), "{network: false}", "Permissions of runs in this queue.";
         optional "untrusted": Bool, "true", "Every step runs in a sandbox or not at all." => default "false";
     }],
 };
@@ -241,13 +241,13 @@ const MAX_RUNS: i64 = 1_000_000;
 
 const MAX_COUNT: i64 = 1_000_000_000_000;
 
-static LIMIT: Kind = Integer(0, MAX_RUNS);
+static LIMIT: FieldKind = Integer(0, MAX_RUNS);
 
-static SIZE: [Kind; 2] = [Integer(0, i64::MAX), Text];
+static SIZE: [FieldKind; 2] = [Integer(0, i64::MAX), Text];
 
-static QUEUE_KIND: Kind = Kind::Object(&QUEUE);
+static QUEUE_KIND: FieldKind = FieldKind::Object(&QUEUE);
 
-static TENANT_KIND: Kind = Kind::Object(&TENANT);
+static TENANT_KIND: FieldKind = FieldKind::Object(&TENANT);
 
 /// `sandbox` of `agent`: as in code steps, with paths as written.
 pub static SANDBOX: Object = Object {
@@ -296,16 +296,16 @@ pub static MCP_SERVER: Object = Object {
     }],
 };
 
-static MCP_SERVER_KIND: Kind = Kind::Object(&MCP_SERVER);
+static MCP_SERVER_KIND: FieldKind = FieldKind::Object(&MCP_SERVER);
 
-static WORKER_FORMS: [Kind; 2] = [Word(&["python"]), Kind::Object(&WORKER)];
+static WORKER_FORMS: [FieldKind; 2] = [Word(&["python"]), FieldKind::Object(&WORKER)];
 
 /// The long form of `worker`.
 pub static WORKER: Object = Object {
     name: "a worker setting",
     doc: "Warm interpreters that run code steps.",
     fields: &[fields! {
-        optional "python": Kind::Object(&PYTHON_WORKER), "{preload: [json]}", "The warm Python interpreter.";
+        optional "python": FieldKind::Object(&PYTHON_WORKER), "{preload: [json]}", "The warm Python interpreter.";
     }],
 };
 
@@ -332,10 +332,10 @@ pub static PRICE: Object = Object {
     }],
 };
 
-const DOLLARS: Kind = Number(0.0, 1_000_000.0);
+const DOLLARS: FieldKind = Number(0.0, 1_000_000.0);
 
-static PROVIDER_KIND: Kind = Kind::Object(&PROVIDER);
+static PROVIDER_KIND: FieldKind = FieldKind::Object(&PROVIDER);
 
-static GUARD_KIND: Kind = Kind::Object(&GUARD);
+static GUARD_KIND: FieldKind = FieldKind::Object(&GUARD);
 
-static PRICE_KIND: Kind = Kind::Object(&PRICE);
+static PRICE_KIND: FieldKind = FieldKind::Object(&PRICE);

@@ -5,7 +5,7 @@ use crate::wording::quoted_list;
 
 /// Required form of a field's value.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     /// Text that is used as written and is not empty: a reference in it is an error.
     Text,
     /// Text for readers and models, not empty. It may quote references.
@@ -52,7 +52,7 @@ pub enum Kind {
     Data,
 }
 
-impl Kind {
+impl FieldKind {
     /// Name of the kind in messages: `a whole number`.
     pub fn expected(&self) -> String {
         match self {

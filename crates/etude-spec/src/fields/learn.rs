@@ -1,7 +1,7 @@
 //! The fields of `learn` in etude.yaml, and of learn.yaml (`learn.md` 1.5, 1.7).
 
-use crate::fields::Kind::{Bool, Data, Entries, Integer, List, Number, Text, Word};
-use crate::fields::{Kind, Object};
+use crate::fields::FieldKind::{Bool, Data, Entries, Integer, List, Number, Text, Word};
+use crate::fields::{FieldKind, Object};
 
 /// The states of a learned pipeline, from the first to the last.
 pub const STATES: &[&str] = &["proposed", "shadow", "assisted", "active", "demoted"];
@@ -22,8 +22,8 @@ pub static LEARN: Object = Object {
             => default "0.2";
         optional "confirm": Word(&["person", "model"]), "model", "Approver of writes in the state `assisted`."
             => default "person";
-        optional "promote": Kind::Object(&PROMOTE), "{wrong_rate: 0.01}", "The evidence that a promotion needs.";
-        optional "demote": Kind::Object(&DEMOTE), "{after: 3}", "Limit of deviations before a demotion.";
+        optional "promote": FieldKind::Object(&PROMOTE), "{wrong_rate: 0.01}", "The evidence that a promotion needs.";
+        optional "demote": FieldKind::Object(&DEMOTE), "{after: 3}", "Limit of deviations before a demotion.";
         optional "exclude": List(&Text), "[\"mcp__bank__*\", Bash]",
             "Tools that are never learned, in the pattern language of `allowed-tools`." => default "[]";
         optional "redact": List(&Text), "[email, \"card_.*\"]",
@@ -87,4 +87,4 @@ pub static COUNTS: Object = Object {
     }],
 };
 
-const COUNT: Kind = Integer(0, 1_000_000_000);
+const COUNT: FieldKind = Integer(0, 1_000_000_000);

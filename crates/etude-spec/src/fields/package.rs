@@ -1,7 +1,7 @@
 //! The fields in the frontmatter of APP.md and SKILL.md (`c-applications`).
 
-use crate::fields::Kind::{Data, Either, Entries, List, Prose, Text, Word};
-use crate::fields::{Kind, Object};
+use crate::fields::FieldKind::{Data, Either, Entries, List, Prose, Text, Word};
+use crate::fields::{FieldKind, Object};
 
 /// The frontmatter of an APP.md.
 pub static APPLICATION: Object = Object {
@@ -11,7 +11,7 @@ pub static APPLICATION: Object = Object {
         required "name": Prose, "Tool shed", "Name for readers.";
         required "description": Prose, "Keeps a list of tools", "One sentence, for discovery.";
         required "version": Text, "\"1.0.0\"", "Version of the package: a semantic version.";
-        required "entry": Kind::Object(&ENTRY), "{command: python3 app/main.py}", "The program.";
+        required "entry": FieldKind::Object(&ENTRY), "{command: python3 app/main.py}", "The program.";
         required "commands": List(&Text), "[box list, box add]", "The commands that may be run.";
         required "skills": List(&Text), "[use-the-shed]", "Names of directories in `skills/`; may be empty.";
         optional "slug": Text, "tool-shed", "Identifier, lower case with `-`; by default the directory's name.";
@@ -30,7 +30,7 @@ pub static APPLICATION: Object = Object {
     }],
 };
 
-static AUTHORS: [Kind; 2] = [List(&Data), Prose];
+static AUTHORS: [FieldKind; 2] = [List(&Data), Prose];
 
 /// `entry` of an application.
 pub static ENTRY: Object = Object {
@@ -57,4 +57,4 @@ pub static SKILL: Object = Object {
 };
 
 /// The forms of `allowed-tools`.
-pub(crate) static TOOLS: [Kind; 2] = [Text, List(&Text)];
+pub(crate) static TOOLS: [FieldKind; 2] = [Text, List(&Text)];

@@ -1,10 +1,10 @@
 //! The fields of pipeline.yaml (protocol sections 3 and 4, X-1 to X-3).
 
-use crate::fields::Kind::{
+use crate::fields::FieldKind::{
     Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Literal, Number, Path, Prose, Schema,
     Steps, Template, Text, Word,
 };
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Field, FieldKind, Object};
 
 /// Words for `type`, in the order in which they are listed.
 pub const STEP_TYPES: &[&str] =
@@ -32,7 +32,7 @@ const INSTEAD_IN_VALIDATOR: &str = "write the path itself; the script reads `inp
 /// Files must be known before a run.
 const INSTEAD_IN_PATH: &str = "write the path itself; a code step can choose between files";
 
-const COUNT: Kind = Integer(1, 100_000);
+const COUNT: FieldKind = Integer(1, 100_000);
 
 /// A whole pipeline.yaml.
 pub static PIPELINE: Object = Object {
@@ -80,13 +80,13 @@ const EVERY_STEP: &[Field] = fields! {
     optional "effects": Bool, "true", "The step changes the outside world." => default "false", extension "X-1";
 };
 
-static VALIDATE_FORMS: [Kind; 2] = [Path, Kind::Object(&VALIDATOR)];
+static VALIDATE_FORMS: [FieldKind; 2] = [Path, FieldKind::Object(&VALIDATOR)];
 
-static CACHE_FORMS: [Kind; 2] = [Bool, Kind::Object(&CACHE)];
+static CACHE_FORMS: [FieldKind; 2] = [Bool, FieldKind::Object(&CACHE)];
 
-static ENV_VALUE: Kind = Either(&[Template, Kind::Object(&FROM_ENV)]);
+static ENV_VALUE: FieldKind = Either(&[Template, FieldKind::Object(&FROM_ENV)]);
 
-static RETRY_FORMS: [Kind; 2] = [Integer(0, MAX_RETRY), Kind::Object(&RETRY)];
+static RETRY_FORMS: [FieldKind; 2] = [Integer(0, MAX_RETRY), FieldKind::Object(&RETRY)];
 
 /// A code step (protocol 4.1, X-2).
 pub static CODE: Object = Object {
@@ -110,7 +110,7 @@ pub static CODE: Object = Object {
             optional "retry": Either(&RETRY_FORMS), "2",
                 "Retries after a failed attempt." => default "0", extension "X-2";
             optional "worker": Word(&["python", "node"]), "python", "Run in a warm interpreter." => extension "X-2";
-            optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
+            optional "sandbox": FieldKind::Object(&SANDBOX), "{network: false}",
                 "Resources that the process can access." => extension "X-2";
         },
         EVERY_STEP,
@@ -130,7 +130,7 @@ pub static LLM: Object = Object {
                 "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.";
             optional "schema": Schema, "{type: object, required: [title]}",
                 "JSON Schema that the answer must satisfy: a file, or the schema itself." => instead INSTEAD_IN_PATH;
-            optional "choose": Kind::Object(&CHOOSE), "{from: \"{{orders.output}}\", by: order_id}",
+            optional "choose": FieldKind::Object(&CHOOSE), "{from: \"{{orders.output}}\", by: order_id}",
                 "The answer is an element of a list, which is the output." => extension "L-47";
             optional "validate": Either(&VALIDATE_FORMS), "steps/validate.py",
                 "Checks the content of the answer: the path of a script, or `{command: COMMAND}`."
@@ -364,7 +364,7 @@ pub static PARAMETER: Object = Object {
 };
 
 /// The right side of `in`; a template is allowed in `require` only.
-static LIST_FORMS: [Kind; 2] = [List(&Literal), Template];
+static LIST_FORMS: [FieldKind; 2] = [List(&Literal), Template];
 
 /// Conditions other than a template (X-1): exactly one comparison, or one of the combinations.
 pub static COMPARISON: Object = Object {

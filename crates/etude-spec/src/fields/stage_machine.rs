@@ -1,10 +1,10 @@
 //! The fields of stage files and machine.yaml (`b-stages` §2, §20).
 
-use crate::fields::Kind::{
+use crate::fields::FieldKind::{
     Bool, Data, Either, Entries, Inputs, Integer, List, Literal, Object as Of, Prose, Text, Word,
 };
 use crate::fields::pipeline::TIERS;
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Field, FieldKind, Object};
 
 /// Words for `resolutionPolicy` (B-G5).
 pub const RESOLUTIONS: &[&str] = &["retry-later", "skip", "fail", "ask"];
@@ -12,7 +12,7 @@ pub const RESOLUTIONS: &[&str] = &["retry-later", "skip", "fail", "ask"];
 /// Words for `drift` (B-ST3).
 pub const DRIFTS: &[&str] = &["reject", "warn", "migrate"];
 
-const SCHEMA: Kind = Entries(&Data);
+const SCHEMA: FieldKind = Entries(&Data);
 
 /// Hooks take values by path, not by template.
 const INSTEAD_OF_VALUE: &str = "take the value from its place: `{from: PATH}`, such as `{from: input.task}`";
@@ -63,7 +63,7 @@ pub static BACKOFF: Object = Object {
     fields: &[fields! {
         required "kind": Word(&["fixed", "exponential"]), "exponential", "Growth of the wait.";
         required "initialMs": Integer(0, 86_400_000), "500", "The first wait, in milliseconds.";
-        optional "factor": Kind::Number(1.0, 100.0), "2", "Growth factor." => default "2";
+        optional "factor": FieldKind::Number(1.0, 100.0), "2", "Growth factor." => default "2";
         optional "maxMs": Integer(0, 86_400_000), "30000", "Maximum wait, in milliseconds." => default "60000";
         optional "jitter": Bool, "false", "Waits never vary: the same run waits the same." => default "false";
     }],
@@ -222,7 +222,7 @@ pub static GATE_RULE: Object = Object {
     }],
 };
 
-const WHEN: Kind = Either(&[Of(&TEST), List(&Of(&TEST))]);
+const WHEN: FieldKind = Either(&[Of(&TEST), List(&Of(&TEST))]);
 
 /// A comparison of one value of the run with a written one.
 pub static TEST: Object = Object {

@@ -1,7 +1,7 @@
 //! The fields of tests/*.yaml.
 
-use crate::fields::Kind::{Data, Entries, List, Path, Prose, Text, Word};
-use crate::fields::{Kind, Object};
+use crate::fields::FieldKind::{Data, Entries, List, Path, Prose, Text, Word};
+use crate::fields::{FieldKind, Object};
 
 /// Final statuses of a run.
 const STATUSES: &[&str] = &["succeeded", "failed", "cancelled", "waiting"];
@@ -23,7 +23,7 @@ pub static TEST: Object = Object {
             "Recorded calls. With them no tool is started: a call gets the result of an equal one.";
         optional "answers": Entries(&Data), "{which: A-17}",
             "Recorded answers of models, by step; then nothing is read from `recordings`.";
-        optional "expect": Kind::Object(&EXPECT), "{status: failed}", "The expected result.";
+        optional "expect": FieldKind::Object(&EXPECT), "{status: failed}", "The expected result.";
     }],
 };
 
@@ -66,9 +66,9 @@ pub static EXPECTED_CALL: Object = Object {
     }],
 };
 
-static RECORDED_CALL_KIND: Kind = Kind::Object(&RECORDED_CALL);
+static RECORDED_CALL_KIND: FieldKind = FieldKind::Object(&RECORDED_CALL);
 
-static EXPECTED_CALL_KIND: Kind = Kind::Object(&EXPECTED_CALL);
+static EXPECTED_CALL_KIND: FieldKind = FieldKind::Object(&EXPECTED_CALL);
 
 /// `fell_back` of an expectation.
 pub static FELL_BACK: Object = Object {

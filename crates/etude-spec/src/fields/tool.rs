@@ -1,6 +1,6 @@
 //! The fields of `tools/<name>.yaml` (`b-stages` §20.5).
 
-use crate::fields::Kind::{ArgsTemplate, Bool, Data, Duration, Entries, List, Prose, Text};
+use crate::fields::FieldKind::{ArgsTemplate, Bool, Data, Duration, Entries, List, Prose, Text};
 use crate::fields::Object;
 
 /// A whole `tools/<name>.yaml`.

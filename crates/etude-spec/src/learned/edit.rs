@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::source::SourceFile;
 use crate::yaml::{self, Entries, Node};
 
-use super::{Counts, FILE, State};
+use super::{Counts, FILE, LearnedState};
 
 /// Replaces the state of the file. `None` if it has no `state`.
-pub fn with_state(text: &str, state: State) -> Option<String> {
+pub fn with_state(text: &str, state: LearnedState) -> Option<String> {
     replaced(text, &["state"], state.word())
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn one_value_changes() {
         let text = "# mine\nlearn: 1\nstate: shadow # so far\nfamily: x\nevidence: {requests: 4}\n";
-        assert_eq!(with_state(text, State::Assisted), Some(text.replace("shadow", "assisted")));
+        assert_eq!(with_state(text, LearnedState::Assisted), Some(text.replace("shadow", "assisted")));
         assert_eq!(with_evidence(text, 3, 3, Counts::default()), text.replace('4', "3"));
         let text =
             "learn: 1\nevidence:\n  requests: 4\n  runs: 6\n  leave_one_out: {agreed: 3, fell_back: 1, disagreed: 0}\n";
@@ -114,11 +114,11 @@ mod tests {
         assert_eq!(with_accepted_risk(text), format!("{text}accept_risk: true\n"));
         assert_eq!(with_content(text, "abc"), text);
         let flow = "{\"learn\": 1, \"state\": \"shadow\", \"family\": \"x\", \"content\": \"1\"}\n";
-        assert_eq!(with_state(flow, State::Active), Some(flow.replace("\"shadow\"", "active")));
+        assert_eq!(with_state(flow, LearnedState::Active), Some(flow.replace("\"shadow\"", "active")));
         let risky = with_accepted_risk(flow);
         assert_eq!(risky, flow.replace("}\n", ", accept_risk: true}\n"));
         assert_eq!(with_accepted_risk(&risky), risky);
         assert_eq!(with_content(flow, "2"), flow.replace("\"1\"", "\"2\""));
-        assert_eq!(with_state("family: x\n", State::Active), None);
+        assert_eq!(with_state("family: x\n", LearnedState::Active), None);
     }
 }

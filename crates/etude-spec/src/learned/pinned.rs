@@ -1,13 +1,13 @@
 //! State and content of a learned pipeline at one moment.
 
-use super::{Located, State, content_of, find};
+use super::{LearnedState, Located, content_of, find};
 use crate::source::Sources;
 
 /// A learned pipeline as pinned at the start of a run, in the run's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// The effective state: `active` becomes `assisted` if the content differs from that in learn.yaml (L-65).
-    pub state: State,
+    pub state: LearnedState,
     /// Content hash of the pipeline.
     pub content: String,
 }
@@ -23,9 +23,9 @@ impl Pinned {
 
 impl Located {
     /// Effective state of the files if their content has the hash `content` (L-65).
-    pub fn state_with(&self, content: &str) -> Option<State> {
+    pub fn state_with(&self, content: &str) -> Option<LearnedState> {
         let learned = self.learned.as_ref()?;
         let is_edited = learned.content.as_deref().is_some_and(|known| known != content);
-        Some(if is_edited && learned.state == State::Active { State::Assisted } else { learned.state })
+        Some(if is_edited && learned.state == LearnedState::Active { LearnedState::Assisted } else { learned.state })
     }
 }

@@ -27,7 +27,7 @@ fn three_fields_are_enough() {
     let learned = learned.expect("read");
     assert_eq!(
         (learned.state, learned.family.as_str(), learned.content.clone()),
-        (State::Shadow, "return_items", None)
+        (LearnedState::Shadow, "return_items", None)
     );
     assert_eq!((learned.requests, learned.leave_one_out, found), (0, Counts::default(), Vec::new()));
 }

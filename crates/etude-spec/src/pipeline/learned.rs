@@ -6,7 +6,7 @@ use crate::diagnose::learn as diagnose;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::discover::LEARNED;
 use crate::files::{entries_of, source_text};
-use crate::learned::{FILE, Located, State, all, content_of, has_other_rules};
+use crate::learned::{FILE, LearnedState, Located, all, content_of, has_other_rules};
 use crate::pipeline::App;
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::{self, Node};
@@ -24,7 +24,7 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
         found.extend(App::of_candidate(sources, &located.name).pipeline(&located.name).1);
     }
     if let Some(learned) = &located.learned
-        && located.state() != Some(State::Demoted)
+        && located.state() != Some(LearnedState::Demoted)
         && learned.content.as_ref().is_some_and(|known| *known != content_of(sources, &located.dir()))
         && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
     {
@@ -32,7 +32,7 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
         found.push(diagnose::edited(&file, place, &located.name));
     }
     if let Some(learned) = &located.learned
-        && located.state() != Some(State::Demoted)
+        && located.state() != Some(LearnedState::Demoted)
         && has_other_rules(sources, &located.dir(), &learned.family)
         && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
     {
@@ -46,7 +46,7 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
 
 /// Reports that the program has demoted a pipeline; `None` if learn.yaml already says so.
 pub fn demoted_by_program(sources: &dyn Sources, located: &Located) -> Option<Diagnostic> {
-    if located.state().is_none_or(|state| state == State::Demoted) {
+    if located.state().is_none_or(|state| state == LearnedState::Demoted) {
         return None;
     }
     let file = source_text(sources, &format!("{}/{FILE}", located.dir())).ok()?;

@@ -17,7 +17,7 @@ use crate::code::Code;
 use crate::diagnose::{fields as diagnose_fields, stage_machine as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::stage_machine::{BACKOFF, RETRY_POLICY, STAGE};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::frontmatter;
 use crate::source::{SourceFile, Sources, Span};
 use crate::tool;
@@ -154,7 +154,7 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
                 if field.name == "retryPolicy" {
                     own_keys(&mut found.list, before, value);
                 }
-                if let (Kind::Word(words), Some(fault)) = (&field.kind, found.list.get_mut(before)) {
+                if let (FieldKind::Word(words), Some(fault)) = (&field.kind, found.list.get_mut(before)) {
                     fault.hint.get_or_insert_with(|| format!("valid values: {}", quoted_list(words, "and")));
                 }
             }

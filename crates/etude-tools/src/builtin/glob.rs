@@ -1,6 +1,6 @@
 //! `Glob`: finds files by a pattern of their path.
 
-use etude_files::beneath::Kind;
+use etude_files::beneath::EntryKind;
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, count, object, text, walk};
@@ -29,7 +29,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     let (mut found, mut more) = (Vec::new(), 0_usize);
     walk::walk(&start, None, true, stop, |entry| {
         let shown = start.shown_below(entry.real);
-        if entry.kind == Kind::File && pattern.is_match(entry.below) && !stop.withheld.holds(path, entry.below) {
+        if entry.kind == EntryKind::File && pattern.is_match(entry.below) && !stop.withheld.holds(path, entry.below) {
             if found.len() < MAX_COUNT {
                 found.push(shown);
             } else {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use etude_files::beneath::Kind;
+use etude_files::beneath::EntryKind;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         walk::walk(&start, None, true, stop, |entry| {
             let shown = start.shown_below(entry.real);
             let matches = glob.as_ref().is_none_or(|glob| glob.is_match(entry.below));
-            if entry.kind == Kind::File && matches && !stop.withheld.holds(path, entry.below) {
+            if entry.kind == EntryKind::File && matches && !stop.withheld.holds(path, entry.below) {
                 search.file(entry.open(), &shown, stop)?;
             }
             Ok(!search.is_full())

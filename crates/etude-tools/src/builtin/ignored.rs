@@ -11,7 +11,7 @@ use etude_files::beneath::Dir;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::confine::Place;
+use crate::confine::ConfinedPath;
 
 /// Maximum number of bytes that are read of a file with patterns. The rest is ignored.
 const MAX_SIZE: u64 = 1 << 20;
@@ -42,7 +42,7 @@ impl Ignored {
     }
 
     /// The patterns of the folders above `start`.
-    pub(super) fn above(start: &Place) -> Self {
+    pub(super) fn above(start: &ConfinedPath) -> Self {
         let mut levels = Vec::new();
         // These folders are above the root, where the tools cannot write.
         for above in start.root().real().ancestors().skip(1).take(MAX_ABOVE) {

@@ -1,6 +1,6 @@
 //! `List`: lists a folder.
 
-use etude_files::beneath::Kind;
+use etude_files::beneath::EntryKind;
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, number, object, walk};
@@ -51,12 +51,12 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
 
 fn line(shown: &str, entry: &walk::Entry<'_>) -> String {
     match entry.kind {
-        Kind::Dir => format!("{shown}/"),
-        Kind::Link => match entry.target() {
+        EntryKind::Dir => format!("{shown}/"),
+        EntryKind::Link => match entry.target() {
             Ok(target) => format!("{shown} -> {}", target.display()),
             Err(_) => format!("{shown} -> ?"),
         },
-        Kind::File => format!("{shown}  {}", entry.len().map_or_else(|_| "?".to_owned(), |len| len.to_string())),
-        Kind::Other => format!("{shown}  (neither file nor folder)"),
+        EntryKind::File => format!("{shown}  {}", entry.len().map_or_else(|_| "?".to_owned(), |len| len.to_string())),
+        EntryKind::Other => format!("{shown}  (neither file nor folder)"),
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use crate::builtin::Stop;
-use crate::confine::Place;
+use crate::confine::ConfinedPath;
 use crate::tool::ToolError;
 
 /// Number of bytes at the start of a file that decide whether it is text.
@@ -19,7 +19,7 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
 }
 
 /// Opens a file. The error for a directory names the tool for it.
-pub(super) fn open(place: &Place) -> Result<File, ToolError> {
+pub(super) fn open(place: &ConfinedPath) -> Result<File, ToolError> {
     if place.as_dir().is_some() {
         return Err(ToolError::failed(format!("`{place}` is a directory; use `List` to see what is in it")));
     }
@@ -27,7 +27,7 @@ pub(super) fn open(place: &Place) -> Result<File, ToolError> {
 }
 
 /// The whole content of a file as UTF-8 text.
-pub(super) fn whole(place: &Place, stop: &Stop) -> Result<String, ToolError> {
+pub(super) fn whole(place: &ConfinedPath, stop: &Stop) -> Result<String, ToolError> {
     let bytes = bytes(open(place)?, stop).map_err(|why| match why {
         Unread::TooLarge => ToolError::failed(format!("`{place}` is larger than {} MiB", MAX_SIZE >> 20)),
         Unread::Failed(error) => ToolError::failed(format!("`{place}` cannot be read: {error}")),

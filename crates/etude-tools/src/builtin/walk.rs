@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etude_files::beneath::{Dir, Kind};
+use etude_files::beneath::{Dir, EntryKind};
 use globset::GlobMatcher;
 
 use crate::builtin::Stop;
 use crate::builtin::ignored::{Ignored, Level};
-use crate::confine::Place;
+use crate::confine::ConfinedPath;
 use crate::tool::ToolError;
 
 /// Maximum number of files and directories that one call visits.
@@ -31,7 +31,7 @@ pub(crate) struct Entry<'w> {
     /// Path without links.
     pub(super) real: &'w Path,
     /// Kind of the entry. Links are not followed, and their targets are not read.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
 }
 
 impl Entry<'_> {
@@ -55,13 +55,13 @@ impl Entry<'_> {
 struct Folder {
     dir: Arc<Dir>,
     /// The entries that are left, the last name first.
-    entries: Vec<(OsString, Kind)>,
+    entries: Vec<(OsString, EntryKind)>,
 }
 
 /// Calls `visit` for everything below `start`, a directory, until it returns false. Symbolic links are visited and not
 /// followed.
 pub(crate) fn walk(
-    start: &Place,
+    start: &ConfinedPath,
     depth: Option<usize>,
     ignore: bool,
     stop: &Stop,
@@ -88,7 +88,7 @@ pub(crate) fn walk(
         }
         below.push(&name);
         real.push(&name);
-        let is_dir = kind == Kind::Dir;
+        let is_dir = kind == EntryKind::Dir;
         if name != ".git" && !ignored.excludes(&real, is_dir) {
             let entry = Entry { dir: &folder.dir, name: &name, below: &below, real: &real, kind };
             if !visit(&entry)? {

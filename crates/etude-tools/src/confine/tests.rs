@@ -36,7 +36,7 @@ impl Case {
     }
 }
 
-fn content(place: &Place) -> String {
+fn content(place: &ConfinedPath) -> String {
     std::io::read_to_string(place.open().expect("opened")).expect("read")
 }
 

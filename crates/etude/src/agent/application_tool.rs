@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use etude_invoke::Invoker;
 use etude_packages::applications::{
-    Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, ProgramContext, Refusal, RunEffect, Status,
-    Unconfirmed, Why, activate, prepare, scheduling,
+    Catalog, CommandCall, Envelope, Invoked, Invoking, Limits, Person, Places, ProgramContext, Refusal, RunEffect,
+    Status, Unconfirmed, Why, activate, prepare, scheduling,
 };
 use etude_packages::skills;
 use etude_packages::trust::{Approvals, Store};
@@ -179,7 +179,7 @@ impl Applications {
     ///
     /// # Errors
     /// The result that the caller gets instead of a call.
-    pub(super) fn find(&self, arguments: &str) -> Result<Call, ToolResult> {
+    pub(super) fn find(&self, arguments: &str) -> Result<CommandCall, ToolResult> {
         let (slug, words, args) = asked(arguments).map_err(|why| ToolResult::terminal("InputInvalid", &why))?;
         if let Some(when) = when(arguments) {
             return Err(self.scheduled(&slug, &when));
@@ -190,7 +190,7 @@ impl Applications {
     /// Invokes a command. `cancel` abandons it.
     pub(super) async fn invoke(
         &self,
-        call: Call,
+        call: CommandCall,
         caller: Caller,
         run_effect: RunEffect,
         invoker: &Invoker,

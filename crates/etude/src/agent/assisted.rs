@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_core::model::{Message, Request, ResponseSchema, Tier};
 use etude_core::tool::ToolCall;
 use etude_runtime::host::ModelPort;
-use etude_spec::learned::{State, rules_of};
+use etude_spec::learned::{LearnedState, rules_of};
 use etude_spec::skill::{Instructions, SKILL_FILE};
 use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Assisted {
     /// The facts of a run whose pipeline is `assisted`, or was when the run began.
     pub(super) fn of(definition: &Definition, header: &Header) -> Option<Self> {
         let mut learned = definition.learned.iter().chain(&header.learned);
-        learned.any(|pinned| pinned.state == State::Assisted).then(|| Self::new(definition, header))
+        learned.any(|pinned| pinned.state == LearnedState::Assisted).then(|| Self::new(definition, header))
     }
 
     fn new(definition: &Definition, header: &Header) -> Self {

@@ -6,7 +6,7 @@ use etude_core::effect::{EffectId, ProcessCall};
 use etude_core::model::{CallFailure, ModelResponse, Request};
 use etude_core::outcome::ProcessEnd;
 use etude_invoke::invoker::CancellationToken;
-use etude_invoke::{Checks, Form, Invocation, Invoker, Kind};
+use etude_invoke::{Checks, Form, Invocation, InvocationKind, Invoker};
 use etude_process::Cancelled;
 use etude_runtime::host::{Boxed, EffectMiddleware, RunProcess, SendRequest};
 use serde_json::json;
@@ -19,7 +19,7 @@ pub(crate) struct Passing(pub(crate) Invoker);
 
 impl EffectMiddleware for Passing {
     fn ignores_processes(&self) -> bool {
-        self.0.is_idle(Kind::Process)
+        self.0.is_idle(InvocationKind::Process)
     }
 
     fn process(
@@ -29,14 +29,14 @@ impl EffectMiddleware for Passing {
         run_effect: RunProcess,
     ) -> Boxed<Result<ProcessEnd, Cancelled>> {
         let form = ProcessForm { protocol: call.protocol };
-        let args = if self.0.is_seen(Kind::Process) { forms::document(&call.stdin) } else { Ok(json!({})) };
+        let args = if self.0.is_seen(InvocationKind::Process) { forms::document(&call.stdin) } else { Ok(json!({})) };
         let args = match args {
             Ok(args) => args,
             Err(throw) => return Box::pin(std::future::ready(form.changed(None, Err(throw)))),
         };
         let (name, key) = (call.key.clone(), call.key.clone());
         let invocation = Invocation {
-            kind: Kind::Process,
+            kind: InvocationKind::Process,
             name,
             key,
             args: Arc::new(args),
@@ -68,12 +68,12 @@ impl EffectMiddleware for Passing {
         if !request.tools.is_empty() {
             return ask(request);
         }
-        let args = if self.0.is_seen(Kind::Model) { forms::request(&request) } else { json!({}) };
+        let args = if self.0.is_seen(InvocationKind::Model) { forms::request(&request) } else { json!({}) };
         let (name, key) = (effect.as_str().to_owned(), effect.as_str().to_owned());
         let given_up = CancellationToken::new();
         let guard = given_up.clone().drop_guard();
         let (args, checks) = (Arc::new(args), Checks::default());
-        let invocation = Invocation { kind: Kind::Model, name, key, args, checks, given_up };
+        let invocation = Invocation { kind: InvocationKind::Model, name, key, args, checks, given_up };
         let invoker = self.0.clone();
         Box::pin(async move {
             let end = invoker.invoke(invocation, ModelForm, || ask(request)).await;

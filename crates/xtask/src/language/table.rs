@@ -62,6 +62,9 @@ pub(super) const FUNCTIONS: &[Retired] = &[
     retired("beside", "the result's name: `siblings`, `extra_members`"),
 ];
 
+/// Names of types that several crates have: a public one carries its subject.
+pub(super) const BARE_TYPES: &[&str] = &["Call", "Kind", "Place", "State"];
+
 /// Retired first words of constants, and constants of one word.
 pub(super) const LIMITS: &[Retired] = &[
     retired("most", "`MAX_*`"),

@@ -9,8 +9,8 @@ use etude_core::shell;
 use etude_invoke::Invoker;
 use etude_invoke::invoker::CancellationToken;
 use etude_packages::applications::{
-    Answer, Call, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request, Status,
-    Unconfirmed, Why, prepare,
+    Answer, CommandCall, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request,
+    Status, Unconfirmed, Why, prepare,
 };
 use etude_process::Cancel;
 use etude_runtime::clock;
@@ -162,7 +162,7 @@ async fn emit(mut middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>, i
 }
 
 /// Invokes the command. Ctrl-C and other stop signals cancel it.
-async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
+async fn invoked(call: CommandCall, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
     let (cancel, given_up) = (invoking.program_context.cancel.clone(), invoking.given_up.clone());
     let is_given_up = given_up.clone();
     if let Ok(mut stop) = signals::listen() {
@@ -179,7 +179,7 @@ async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Resul
 }
 
 /// Reports why the command does not run now.
-fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: bool) -> Result<Exit, Problem> {
+fn unconfirmed(context: &Context, call: &CommandCall, why: Unconfirmed, is_cancelled: bool) -> Result<Exit, Problem> {
     match why {
         Unconfirmed::Denied(refusal) => Ok(refused(context, refusal.why, &refusal.envelope)),
         Unconfirmed::Waiting { request, stale, fresh } => {

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etude_convert::import::{Finding, Kind, MAX_BYTES, Source};
+use etude_convert::import::{Finding, ImportKind, MAX_BYTES, Source};
 use etude_files::regular;
 
 use crate::problem::Problem;
@@ -35,18 +35,18 @@ pub(super) struct Gathered {
 }
 
 /// Kinds with a folder of their own, in search order.
-const IN_FOLDERS: [Kind; 2] = [Kind::ClaudeCode, Kind::Actions];
+const IN_FOLDERS: [ImportKind; 2] = [ImportKind::ClaudeCode, ImportKind::Actions];
 
 /// Gathers the files of a workflow file or folder, under the names that the user knows. `root` is the same path without links.
 /// `from` selects the folder of a project that is read; without it, the first existing one.
-pub(super) fn gather(given: &Path, root: &Path, from: Option<Kind>) -> Result<Gathered, Problem> {
+pub(super) fn gather(given: &Path, root: &Path, from: Option<ImportKind>) -> Result<Gathered, Problem> {
     let mut gathered = Gathered::default();
     if root.is_file() {
         gathered.file(given.display().to_string(), root)?;
         return Ok(gathered);
     }
-    let kinds: Vec<Kind> = from.map_or_else(|| IN_FOLDERS.to_vec(), |kind| vec![kind]);
-    let there: Vec<(&str, Kind)> = kinds
+    let kinds: Vec<ImportKind> = from.map_or_else(|| IN_FOLDERS.to_vec(), |kind| vec![kind]);
+    let there: Vec<(&str, ImportKind)> = kinds
         .into_iter()
         .filter_map(|kind| Some((kind.folder()?, kind)))
         .filter(|(folder, _)| is_straight(root, folder))
@@ -132,20 +132,20 @@ impl Gathered {
     }
 
     /// Kind of the files, taken from the first file that shows it.
-    pub(super) fn kind(&self) -> Option<Kind> {
+    pub(super) fn kind(&self) -> Option<ImportKind> {
         let of_claude = |source: &Source| source.path.split('/').any(|part| part == ".claude");
         if self.sources.iter().any(of_claude) {
-            return Some(Kind::ClaudeCode);
+            return Some(ImportKind::ClaudeCode);
         }
-        self.sources.iter().find_map(|source| Kind::detect(&source.path, source.text.as_deref()?))
+        self.sources.iter().find_map(|source| ImportKind::detect(&source.path, source.text.as_deref()?))
     }
 
     /// Files of this kind; for workflows, only those with the right extensions.
-    pub(super) fn sources_of(&self, kind: Kind) -> Vec<Source> {
+    pub(super) fn sources_of(&self, kind: ImportKind) -> Vec<Source> {
         let is_workflow =
             |source: &&Source| [".yml", ".yaml", ".lobster", ".json"].iter().any(|end| source.path.ends_with(end));
         match kind {
-            Kind::ClaudeCode => self.sources.clone(),
+            ImportKind::ClaudeCode => self.sources.clone(),
             _ if self.sources.len() == 1 => self.sources.clone(),
             _ => self.sources.iter().filter(is_workflow).cloned().collect(),
         }

@@ -11,7 +11,7 @@ use etude_files::beneath::is_unfinished;
 use etude_learn::Candidate;
 use etude_runtime::run_id;
 use etude_spec::discover::{LEARNED, PIPELINES};
-use etude_spec::learned::{self, Counts, State};
+use etude_spec::learned::{self, Counts, LearnedState};
 use etude_spec::source::{FileKind, Sources};
 use serde_json::{Value, json};
 
@@ -54,13 +54,13 @@ impl Change {
 /// Decision about a candidate.
 pub(super) struct Decided {
     pub(super) change: Change,
-    pub(super) state: State,
+    pub(super) state: LearnedState,
     pub(super) files: Files,
 }
 
 /// Compares a candidate with the content of its directory. `standing` is the state in effect for that content; after a
 /// disagreement it differs from the state in the file.
-pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing: Option<State>) -> Decided {
+pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing: Option<LearnedState>) -> Decided {
     let content = {
         let bytes = candidate.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
         learned::content(&bytes.collect(), &world.tools, world.skill(), &noted(disk, &candidate.name))
@@ -70,7 +70,7 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing
     let known = learned::find(disk, LEARNED, &candidate.name).and_then(|located| located.learned);
     let eligibility = known.as_ref().map(|known| known.document["eligibility"].clone());
     let eligibility = eligibility.filter(|kept| !kept.is_null()).unwrap_or_else(|| json!("asked"));
-    let state = known.as_ref().map_or(State::Proposed, |known| known.state);
+    let state = known.as_ref().map_or(LearnedState::Proposed, |known| known.state);
     let accept_risk = known.as_ref().is_some_and(|known| known.accept_risk);
     let etude_learn::Counts { agreed, fell_back, disagreed } = candidate.leave_one_out;
     let compared = Counts { agreed: agreed as u64, fell_back: fell_back as u64, disagreed: disagreed as u64 };

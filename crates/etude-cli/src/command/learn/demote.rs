@@ -1,7 +1,7 @@
 //! `etude learn demote`: takes a learned pipeline out of the routing table.
 
 use etude_evidence::Demotion;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use serde_json::Value;
 
 use super::{Learnt, files, moved};
@@ -35,18 +35,18 @@ pub(super) fn apply(learnt: &Learnt, name: &str, reason: Option<&str>) -> Result
     let Some(state) = standing.state else {
         return Err(Problem::usage(format!("the learn.yaml of `{name}` has errors")).hint("see them: etude check"));
     };
-    if standing.learned().is_some_and(|learned| learned.state == State::Demoted) {
+    if standing.learned().is_some_and(|learned| learned.state == LearnedState::Demoted) {
         return Err(Problem::usage(format!("`{name}` is demoted already")));
     }
     let demotion = Demotion {
-        to: State::Demoted,
+        to: LearnedState::Demoted,
         run: None,
         reason: reason.unwrap_or(BY_HAND).to_owned(),
         at_ms: etude_runtime::clock::now_ms(),
         content: standing.content.clone(),
     };
-    let path = files::set_state(&learnt.disk, &standing.located, State::Demoted)?;
+    let path = files::set_state(&learnt.disk, &standing.located, LearnedState::Demoted)?;
     block_on(etude_evidence::demote(&*learnt.engine, &learnt.disk, &standing, &demotion))?
         .map_err(|error| of_engine(&error))?;
-    Ok(moved(name, (state.word(), State::Demoted.word()), &[path], &[], &[]))
+    Ok(moved(name, (state.word(), LearnedState::Demoted.word()), &[path], &[], &[]))
 }

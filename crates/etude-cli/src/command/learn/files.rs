@@ -11,7 +11,7 @@ use std::sync::Arc;
 use etude::Disk;
 use etude_files::beneath::{self, Dir, Root, Spot, Unresolved};
 use etude_spec::discover::{LEARNED, PIPELINES};
-use etude_spec::learned::{self, FILE, Located, State, TESTS};
+use etude_spec::learned::{self, FILE, LearnedState, Located, TESTS};
 use etude_spec::source::{FileKind, Sources};
 
 use crate::problem::Problem;
@@ -61,7 +61,7 @@ pub(super) fn replace(disk: &Disk, path: &str, text: &str) -> Result<(), Problem
 }
 
 /// Writes the state of a learned pipeline. Returns the path of the file.
-pub(super) fn set_state(disk: &Disk, located: &Located, state: State) -> Result<String, Problem> {
+pub(super) fn set_state(disk: &Disk, located: &Located, state: LearnedState) -> Result<String, Problem> {
     edit(disk, located, |text| learned::with_state(text, state))
 }
 

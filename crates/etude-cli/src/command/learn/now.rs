@@ -7,7 +7,7 @@ use etude_core::data::bare;
 use etude_learn::{Candidate, Learned};
 use etude_runtime::driver::Stop;
 use etude_spec::did_you_mean;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
@@ -88,7 +88,7 @@ fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) 
 }
 
 /// States of the existing candidates; empty if no journal is readable, since learning does not need one.
-fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, State> {
+fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, LearnedState> {
     if etude_spec::learned::all(disk).is_empty() {
         return BTreeMap::new();
     }

@@ -6,7 +6,7 @@ use etude_core::plan::StepKind;
 use etude_evidence::needs::{self, Facts, Need};
 use etude_evidence::{Accepted, Standing};
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{Counts, Located, State};
+use etude_spec::learned::{Counts, LearnedState, Located};
 use serde_json::Value;
 
 use super::status::shown_need;
@@ -46,7 +46,7 @@ pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Ex
 pub(super) struct Wanted<'w> {
     pub(super) name: &'w str,
     /// Wanted state; `None` means one state up.
-    pub(super) to: Option<State>,
+    pub(super) to: Option<LearnedState>,
     /// Accepts too few comparisons, and writes beyond `learn.writes`.
     pub(super) accepts_risk: bool,
     /// Name of the person who accepts the risk.
@@ -95,11 +95,12 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
 
 /// Completes a promotion whose process was killed after it had written the state and before it had reported the result. The
 /// repeated command has reached its state, and moves the pipeline no further. `None` if there is no such promotion, or another state is wanted.
-fn finished(learnt: &Learnt, standing: &Standing, to: Option<State>) -> Result<Option<Promotion>, Refused> {
+fn finished(learnt: &Learnt, standing: &Standing, to: Option<LearnedState>) -> Result<Option<Promotion>, Refused> {
     let Learnt { disk, engine, .. } = learnt;
     let begun = etude_evidence::begun_promotion(&**engine, disk.root(), &standing.content);
-    let is_this =
-        |(_, reached): &(State, State)| Some(*reached) == standing.state && to.is_none_or(|to| to == *reached);
+    let is_this = |(_, reached): &(LearnedState, LearnedState)| {
+        Some(*reached) == standing.state && to.is_none_or(|to| to == *reached)
+    };
     let Some((from, reached)) = begun.map_err(|error| of_engine(&error))?.filter(is_this) else { return Ok(None) };
     let located = &standing.located;
     let mut paths = if located.is_candidate() { Vec::new() } else { files::to_pipelines(disk, located)? };
@@ -138,12 +139,12 @@ fn refuse_changed(learnt: &Learnt, checked: &Standing) -> Result<(), Problem> {
     Err(Problem::usage(message).hint("see its state: etude learn status"))
 }
 
-const fn state_of(word: PromotedState) -> State {
+const fn state_of(word: PromotedState) -> LearnedState {
     match word {
-        PromotedState::Proposed => State::Proposed,
-        PromotedState::Shadow => State::Shadow,
-        PromotedState::Assisted => State::Assisted,
-        PromotedState::Active => State::Active,
+        PromotedState::Proposed => LearnedState::Proposed,
+        PromotedState::Shadow => LearnedState::Shadow,
+        PromotedState::Assisted => LearnedState::Assisted,
+        PromotedState::Active => LearnedState::Active,
     }
 }
 
@@ -152,11 +153,11 @@ fn facts(
     context: &Context,
     learnt: &Learnt,
     standing: &Standing,
-    way: &[State],
+    way: &[LearnedState],
 ) -> Result<(Facts, Vec<Value>), Refused> {
     let Learnt { disk, engine, .. } = learnt;
     let located = &standing.located;
-    let is_up = way.iter().any(|state| *state != State::Proposed);
+    let is_up = way.iter().any(|state| *state != LearnedState::Proposed);
     let mut facts = Facts::default();
     if is_up {
         // An invalid definition is reported as such (exit 3).
@@ -165,13 +166,13 @@ fn facts(
         facts.tests = Some((tested.iter().filter(|tested| tested.faults.is_empty()).count(), tested.len()));
         facts.writes = writes(context, disk, located);
     }
-    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+    if standing.demoted.is_some() || standing.state == Some(LearnedState::Demoted) {
         let (tools, _) = etude_spec::tool::load(disk);
         let found = needs::has_new_evidence(&**engine, disk, standing, &tools);
         facts.has_new_evidence = found.map_err(|error| of_engine(&error))?;
     }
     let mut conflicts = Vec::new();
-    if way.contains(&State::Assisted) {
+    if way.contains(&LearnedState::Assisted) {
         let mode = crate::command::route::deciding(context, disk)?;
         conflicts = routing::conflicts(learnt, mode, standing)?;
         facts.conflicts = conflicts.len();
@@ -227,7 +228,7 @@ fn refusal(name: &str, blocking: &[&Need]) -> Problem {
 fn apply(
     learnt: &Learnt,
     standing: &Standing,
-    (from, to): (State, State),
+    (from, to): (LearnedState, LearnedState),
     accepted_by: Option<String>,
 ) -> Result<Vec<String>, Problem> {
     let Learnt { disk, engine, .. } = learnt;
@@ -237,7 +238,7 @@ fn apply(
     if to.is_routed() {
         paths = files::to_pipelines(disk, &located)?;
         located.base = PIPELINES;
-    } else if from == State::Demoted {
+    } else if from == LearnedState::Demoted {
         paths = files::to_learned(disk, &located)?;
         located.base = etude_spec::discover::LEARNED;
     }
@@ -303,21 +304,24 @@ mod tests {
         let completed = |to| finished(&learnt, &find(), to).expect("read");
         let finish = |to| completed(to).map(|promotion| promotion.document);
         let content = find().content;
-        let states = (State::Proposed, State::Shadow);
+        let states = (LearnedState::Proposed, LearnedState::Shadow);
         let begun = etude_evidence::begin_promotion(&*learnt.engine, learnt.disk.root(), &content, states, 1);
         block_on(begun).expect("a runtime").expect("kept");
         assert_eq!(finish(None), None, "the state was not written: the promotion is repeated");
         state("shadow");
-        assert_eq!(finish(Some(State::Active)), None);
+        assert_eq!(finish(Some(LearnedState::Active)), None);
         let document = finish(None).expect("it is completed");
         assert_eq!((&document["from"], &document["to"]), (&"proposed".into(), &"shadow".into()));
-        assert_eq!(find().state, Some(State::Shadow));
+        assert_eq!(find().state, Some(LearnedState::Shadow));
         let again = completed(None).expect("its result was not printed");
         assert_eq!(again.document, document);
         end(&learnt, &again).expect("ended");
         assert_eq!(finish(None), None, "another promotion is a new one");
-        let path = apply(&learnt, &find(), (State::Shadow, State::Assisted), None).expect("promoted");
-        assert_eq!((path.first().map(String::as_str), find().state), (Some("pipelines/p"), Some(State::Assisted)));
+        let path = apply(&learnt, &find(), (LearnedState::Shadow, LearnedState::Assisted), None).expect("promoted");
+        assert_eq!(
+            (path.first().map(String::as_str), find().state),
+            (Some("pipelines/p"), Some(LearnedState::Assisted))
+        );
         let unprinted = completed(None).expect("its result was not printed");
         assert_eq!((&unprinted.document["from"], &unprinted.document["to"]), (&"shadow".into(), &"assisted".into()));
         end(&learnt, &unprinted).expect("ended");

@@ -8,7 +8,7 @@ use etude_evidence::Standing;
 use etude_evidence::trace;
 use etude_request::{Mode, Table};
 use etude_runtime::engine::{Engine, Query};
-use etude_spec::learned::{State, TESTS};
+use etude_spec::learned::{LearnedState, TESTS};
 use etude_spec::tool::AppTool;
 use etude_spec::{App, Summary};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub(super) fn conflicts(learnt: &Learnt, mode: Mode, standing: &Standing) -> Res
     let after: Vec<Summary> = others.chain([summary]).collect();
     let is_rival = |one: &&Standing| {
         one.located.is_candidate()
-            && one.state.is_some_and(|state| state != State::Demoted)
+            && one.state.is_some_and(|state| state != LearnedState::Demoted)
             && after.iter().all(|own| own.name != one.located.name)
     };
     let rivals: Vec<Summary> = all
@@ -145,7 +145,7 @@ fn recorded(engine: &dyn Engine, disk: &Disk, standings: &[Standing]) -> Result<
 }
 
 /// True if a run writes with the family's tool, or only reads with its tools.
-fn is_of_family(calls: &[trace::Call], standing: &Standing, tools: &[AppTool]) -> bool {
+fn is_of_family(calls: &[trace::TracedCall], standing: &Standing, tools: &[AppTool]) -> bool {
     let Some(learned) = standing.learned() else { return false };
     let has = |tool: &str| calls.iter().any(|call| call.tool == tool);
     match learned.family.strip_prefix("read:") {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_runtime::engine::Engine;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use serde_json::{Value, json};
 
 use super::promote::{Promotion, Wanted};
@@ -60,7 +60,7 @@ impl<'c> Served<'c> {
     pub(crate) fn promote(
         &self,
         name: &str,
-        to: Option<State>,
+        to: Option<LearnedState>,
         accepts_risk: bool,
         by: String,
     ) -> Result<Promotion, Refused> {

@@ -21,7 +21,7 @@ use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::memory::MemoryEngine;
-use etude_spec::learned::{self, State};
+use etude_spec::learned::{self, LearnedState};
 use serde_json::{Value, json};
 
 use super::Learnt;
@@ -66,7 +66,7 @@ pub(crate) fn usage(engine: &dyn Engine, run: &str) -> Value {
 /// Names of the candidates in `shadow`.
 fn candidates(disk: &Disk) -> Vec<String> {
     let all = learned::all(disk).into_iter();
-    let own = all.filter(|located| located.is_candidate() && located.state() == Some(State::Shadow));
+    let own = all.filter(|located| located.is_candidate() && located.state() == Some(LearnedState::Shadow));
     own.map(|located| located.name).collect()
 }
 
@@ -82,9 +82,9 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
     }
     let standings = learnt.standings()?;
     let in_shadow = |name: &String| {
-        standings
-            .iter()
-            .any(|one| one.located.is_candidate() && one.located.name == *name && one.state == Some(State::Shadow))
+        standings.iter().any(|one| {
+            one.located.is_candidate() && one.located.name == *name && one.state == Some(LearnedState::Shadow)
+        })
     };
     let candidates: Vec<String> = candidates(disk).into_iter().filter(in_shadow).collect();
     let Asked { request, input } = trace::asked(&view, &*engine.blobs());

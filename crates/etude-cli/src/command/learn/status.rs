@@ -3,7 +3,7 @@
 use etude_evidence::needs::{self, Facts, Need, counts_json};
 use etude_evidence::{Accepted, Demotion, Standing};
 use etude_runtime::clock;
-use etude_spec::learned::State;
+use etude_spec::learned::LearnedState;
 use serde_json::{Value, json};
 
 use super::Learnt;
@@ -34,11 +34,11 @@ pub(super) fn rows(context: &Context, learnt: &Learnt) -> Result<Vec<Value>, Pro
 /// Status document of one learned pipeline.
 pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Result<Value, Problem> {
     let Learnt { disk, engine, learning } = learnt;
-    let state = standing.state.map(State::word);
+    let state = standing.state.map(LearnedState::word);
     let learned = standing.learned();
-    let way = standing.state.and_then(State::above).into_iter().collect::<Vec<_>>();
+    let way = standing.state.and_then(LearnedState::above).into_iter().collect::<Vec<_>>();
     let (tools, _) = etude_spec::tool::load(disk);
-    let is_demoted = standing.demoted.is_some() || standing.state == Some(State::Demoted);
+    let is_demoted = standing.demoted.is_some() || standing.state == Some(LearnedState::Demoted);
     let has_new_evidence =
         is_demoted && needs::has_new_evidence(&**engine, disk, standing, &tools).map_err(|error| of_engine(&error))?;
     let facts = Facts {
@@ -53,7 +53,7 @@ pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Re
         .map(|(step, reason, count)| json!({"step": step, "reason": reason, "count": count}))
         .collect();
     // A step back to `proposed` does not count as a demotion: its cause is among the comparisons.
-    let demoted = standing.demoted.as_ref().filter(|demotion| demotion.to != State::Proposed);
+    let demoted = standing.demoted.as_ref().filter(|demotion| demotion.to != LearnedState::Proposed);
     Ok(json!({
         "name": standing.located.name, "family": learned.map(|learned| &learned.family), "state": state,
         "path": standing.located.dir(), "edited": standing.edited,

@@ -9,7 +9,7 @@ use etude_core::template::compact;
 use etude_evidence::{details, trace};
 use etude_process::blob::{BlobStore, Watched};
 use etude_runs::document::{with_shadow, write_json};
-use etude_runs::inspect::{self, Groups, Place, Replayed, Stream};
+use etude_runs::inspect::{self, EffectPlace, Groups, Replayed, Stream};
 use etude_runs::listing::{self, INTERRUPTED, active, row_json, status};
 use etude_runs::target::Target;
 use etude_runtime::clock;
@@ -135,7 +135,7 @@ pub(super) fn count_elements(document: &mut Value) {
     let ids: Vec<String> = effect_ids(document);
     for row in document["steps"].as_array_mut().into_iter().flatten() {
         let name = row["name"].as_str().unwrap_or_default();
-        let elements: BTreeSet<usize> = ids.iter().filter_map(|id| Place::of(id, name)?.element).collect();
+        let elements: BTreeSet<usize> = ids.iter().filter_map(|id| EffectPlace::of(id, name)?.element).collect();
         if !elements.is_empty() {
             row["elements"] = elements.len().into();
         }
@@ -329,7 +329,7 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
         json!({"key": record.key, "request": record.request.to_string(), "body": parsed(&record.body), "blobs": blobs})
     });
     let calls = trace::of(&view, &*engine.blobs());
-    let calls = calls.iter().map(trace::Call::to_json);
+    let calls = calls.iter().map(trace::TracedCall::to_json);
     let signals = view.signals.iter().map(|signal| json!({"key": signal.key, "body": parsed(&signal.body)}));
     let result = view.result.as_deref().map(parsed);
     if context.global.format == Format::Json {

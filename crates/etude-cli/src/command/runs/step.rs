@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etude_core::shell;
-use etude_runs::inspect::{Inspected, Place, Stream};
+use etude_runs::inspect::{EffectPlace, Inspected, Stream};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -20,7 +20,7 @@ use crate::stdout;
 const MAX_LINES: usize = 12;
 
 /// An effect of the step with its place.
-type Placed<'a> = (&'a Inspected, Place);
+type Placed<'a> = (&'a Inspected, EffectPlace);
 
 /// Reads one stream of the effect with an id; `None` if it has no such stream.
 type Read<'a> = &'a dyn Fn(&str, Stream) -> Result<Option<Vec<u8>>, Problem>;
@@ -40,7 +40,7 @@ pub(super) fn show(context: &Context, run: &Run<'_>, name: &str, args: &args::Ru
     let row = run.steps.iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
     let effects = &run.effects;
     let all: Vec<Placed<'_>> =
-        effects.iter().filter_map(|effect| Some((effect, Place::of(&effect.id, name)?))).collect();
+        effects.iter().filter_map(|effect| Some((effect, EffectPlace::of(&effect.id, name)?))).collect();
     if row.is_null() && all.is_empty() {
         return Err(unknown(run.id, name, &run.steps));
     }
@@ -75,20 +75,26 @@ pub(super) fn show(context: &Context, run: &Run<'_>, name: &str, args: &args::Ru
 }
 
 /// True if people see the effect: timers, tool lists and the cache are left out.
-fn is_listed(effect: &Inspected, place: &Place) -> bool {
+fn is_listed(effect: &Inspected, place: &EffectPlace) -> bool {
     !effect.streams.is_empty() || effect.is_failed || effect.is_done_again || place.part.is_empty()
 }
 
 /// Place of an effect in its step. For a continued run, the run attempt is included, because each one counts the attempts of
 /// its steps from 1.
-fn title(effect: &Inspected, place: &Place, is_continued: bool) -> String {
+fn title(effect: &Inspected, place: &EffectPlace, is_continued: bool) -> String {
     match is_continued {
         true => format!("run attempt {}, {}", effect.run_attempt, place.title()),
         false => place.title(),
     }
 }
 
-fn document(run_id: &str, effect: &Inspected, title: String, place: &Place, rejected: Option<Vec<String>>) -> Value {
+fn document(
+    run_id: &str,
+    effect: &Inspected,
+    title: String,
+    place: &EffectPlace,
+    rejected: Option<Vec<String>>,
+) -> Value {
     let mut out = with_options(effect.to_json(run_id));
     out["place"] = title.into();
     out["element"] = place.element.into();
@@ -119,7 +125,7 @@ fn choose<'a>(
 ) -> Result<(Vec<Placed<'a>>, Vec<Placed<'a>>), Problem> {
     let is_fan_out = all.iter().any(|(_, place)| place.element.is_some());
     let is_agent = all.iter().any(|(_, place)| place.turn.is_some());
-    let number_of = |place: &Place| match (is_fan_out, is_agent) {
+    let number_of = |place: &EffectPlace| match (is_fan_out, is_agent) {
         (true, _) => place.element,
         (_, true) => place.turn.map(|turn| turn as usize),
         _ => Some(place.attempt as usize),
@@ -148,7 +154,7 @@ fn choose<'a>(
     if is_fan_out && number.is_none() {
         return Ok((scope, Vec::new()));
     }
-    let of_element = |place: &Place| if is_agent { place.turn.unwrap_or(0) } else { place.attempt };
+    let of_element = |place: &EffectPlace| if is_agent { place.turn.unwrap_or(0) } else { place.attempt };
     let last = scope.iter().map(|(_, place)| of_element(place)).max().unwrap_or(1);
     let wanted = attempt.unwrap_or(last);
     let shown: Vec<Placed<'a>> = scope.iter().filter(|(_, place)| of_element(place) == wanted).cloned().collect();

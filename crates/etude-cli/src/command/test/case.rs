@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude::Disk;
 use etude_core::data::Json;
 use etude_core::exact::Literal;
-use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
+use etude_evidence::rehearsal::{Recorded as RecordedCall, RehearsedCall};
 use etude_runs::target::Target;
 use etude_spec::Diagnostic;
 use etude_spec::discover::{LEARNED, PIPELINES};
@@ -46,7 +46,7 @@ pub(super) struct Case {
     /// Recorded calls and responses; `None` if tools are started.
     pub(super) recorded: Option<Recorded>,
     /// Expected calls that write, in order.
-    pub(super) calls: Option<Vec<Call>>,
+    pub(super) calls: Option<Vec<RehearsedCall>>,
     /// Expected step and reason at which the run leaves its pipeline, `null` if it must not leave; `None` if there is no
     /// expectation.
     pub(super) fell_back: Option<Value>,
@@ -183,7 +183,7 @@ fn recorded(value: &Value) -> Option<Recorded> {
     })
 }
 
-fn call(value: &Value) -> Call {
+fn call(value: &Value) -> RehearsedCall {
     let RecordedCall { tool, arguments, .. } = RecordedCall::parse(value);
-    Call { tool, arguments }
+    RehearsedCall { tool, arguments }
 }

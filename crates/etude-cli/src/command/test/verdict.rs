@@ -3,7 +3,7 @@
 use etude::runner::RunResult;
 use etude_core::data::Json;
 use etude_core::failure::Failure;
-use etude_evidence::rehearsal::{Call, Made};
+use etude_evidence::rehearsal::{Made, RehearsedCall};
 use etude_spec::Diagnostic;
 use serde_json::Value;
 
@@ -122,7 +122,7 @@ fn of_calls(case: &Case, made: &Made) -> Vec<String> {
     faults
 }
 
-fn shown(call: &Call) -> String {
+fn shown(call: &RehearsedCall) -> String {
     format!("`{}` {}", call.tool, clipped(&call.arguments))
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use etude_core::failure::FailureKind;
 use etude_core::report::{self, bytes, duration};
 use etude_core::shell;
-use etude_runs::inspect::{Groups, Place};
+use etude_runs::inspect::{EffectPlace, Groups};
 use serde_json::Value;
 
 use super::attempts::{self, Attempt};
@@ -267,7 +267,7 @@ fn steps(out: &mut String, document: &Value, Extra { groups, width, .. }: &Extra
 fn call_of(document: &Value, row: &Value) -> Option<String> {
     let (name, is_tool) = (row["name"].as_str()?, row["type"] == "tool");
     let is_own = |call: &&Value| {
-        let place = call["effect"].as_str().and_then(|effect| Place::of(effect, name));
+        let place = call["effect"].as_str().and_then(|effect| EffectPlace::of(effect, name));
         is_tool && place.is_some_and(|place| place.turn.is_none() && place.part.is_empty())
     };
     let calls: Vec<&Value> = document["calls"].as_array().into_iter().flatten().filter(is_own).collect();

@@ -7,12 +7,12 @@ const APP: &str = "---\nschema: agentapplications/v1\nkind: app\nslug: box\nname
                    entry: {command: sh app/box.sh}\ncommands: [wipe]\nconfirmationRequired: [wipe]\nscheduling: notSupported\n---\n# Box\n";
 
 /// A command that needs confirmation.
-fn wipe(dir: &Path) -> Call {
+fn wipe(dir: &Path) -> CommandCall {
     std::fs::write(dir.join("APP.md"), APP).unwrap();
     let package = Arc::new(Package::load(dir, Source::User, dir));
     let access = Access { activation: true, execution: true, is_blocked: false, content: None };
     let argv = vec!["sh".to_owned(), "wipe".to_owned()];
-    Call { package, access, command: "wipe".to_owned(), args: Vec::new(), argv }
+    CommandCall { package, access, command: "wipe".to_owned(), args: Vec::new(), argv }
 }
 
 fn bound(digest: &str) -> Bound {

@@ -28,9 +28,9 @@ fn the_kind_decides_which_folder_is_read() {
     let dir = project();
     let read = |from| gather(Path::new("p"), dir.path(), from).expect("files");
     for (from, expected) in [
-        (Kind::Actions, vec!["p/.github/workflows/ci.yml"]),
-        (Kind::ClaudeCode, vec!["p/.claude/commands/fix.md"]),
-        (Kind::Dagu, vec!["p/dags/README.md", "p/dags/nightly.yaml"]),
+        (ImportKind::Actions, vec!["p/.github/workflows/ci.yml"]),
+        (ImportKind::ClaudeCode, vec!["p/.claude/commands/fix.md"]),
+        (ImportKind::Dagu, vec!["p/dags/README.md", "p/dags/nightly.yaml"]),
     ] {
         let gathered = read(Some(from));
         assert_eq!(paths(&gathered), expected, "{from:?}");
@@ -42,7 +42,7 @@ fn the_kind_decides_which_folder_is_read() {
 fn a_second_folder_is_reported() {
     let dir = project();
     let gathered = gather(Path::new("p"), dir.path(), None).expect("files");
-    assert_eq!(gathered.kind(), Some(Kind::ClaudeCode));
+    assert_eq!(gathered.kind(), Some(ImportKind::ClaudeCode));
     let [finding] = gathered.findings.as_slice() else { panic!("{:?}", gathered.findings) };
     assert_eq!((finding.file.as_str(), finding.what.as_str()), ("p/.github/workflows", "the folder"));
     assert!(finding.reason.ends_with("`--from github-actions`"), "{}", finding.reason);
@@ -52,6 +52,6 @@ fn a_second_folder_is_reported() {
 fn a_readme_beside_workflows_does_not_decide_the_kind() {
     let dir = project();
     let gathered = gather(Path::new("dags"), &dir.path().join("dags"), None).expect("files");
-    assert_eq!(gathered.kind(), Some(Kind::Dagu));
-    assert_eq!(gathered.sources_of(Kind::Dagu).len(), 1);
+    assert_eq!(gathered.kind(), Some(ImportKind::Dagu));
+    assert_eq!(gathered.sources_of(ImportKind::Dagu).len(), 1);
 }
