@@ -3,8 +3,8 @@
 //! [`Machine::poll`] returns the effects to start and to abandon; [`Machine::complete`] takes the outcome of an effect.
 //! There is no clock, no randomness and no IO, so a run is replayed by feeding the recorded outcomes in their order.
 //!
-//! Inside, every construct is a [`Task`]: a value that is polled until it is ready, like a future, but without an
-//! executor. A task requests an effect through [`Cx::run_effect`], which starts it the first time and returns its
+//! Inside, every construct is a `Task`: a value that is polled until it is ready, like a future, but without an
+//! executor. A task requests an effect through `Cx::run_effect`, which starts it the first time and returns its
 //! outcome once that has arrived. One file per construct: `code`, `llm`, `agent`, `fan_out`, `sub_pipeline`,
 //! `pipeline_tool`, `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and
 //! `cached` combine them.

@@ -1,8 +1,8 @@
 //! The invoker: the host's only way to call anything, through a middleware chain with a function at its end (D-7).
 //!
 //! Code steps, hooks and guards of stages, model calls of steps, tools of agents and stages, and commands of applications: each
-//! is an [`Invocation`] of a [`Kind`]. The program adds its own middleware to a kind; the main skill of an app adds more, in
-//! any language. A result that no middleware changed is passed on bit by bit ([`Form`]).
+//! is an [`Invocation`] of an [`InvocationKind`]. The program adds its own middleware to a kind; the main skill of an app adds
+//! more, in any language. A result that no middleware changed is passed on bit by bit ([`Form`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! The local model: answers without a key and without a network, in pure Rust.
 //!
 //! Read in this order:
-//! - [`catalog`]: the known models.
+//! - [`catalog`](mod@catalog): the known models.
 //! - [`pull`]: the download of their weights.
 //! - [`serve`]: an OpenAI-compatible server in a separate process, shared by all runs of a user.
 //! - [`Model`]: from a request to a response whose JSON is always valid.

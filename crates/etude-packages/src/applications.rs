@@ -1,8 +1,8 @@
 //! Agent Applications on disk: their discovery, their activation for agents, and their commands (C-1).
 //!
 //! Three tiers: [`Catalog::discover`] reads frontmatter and runs nothing, [`activate`] reads the contract and the requested
-//! skills, [`Call`] runs a declared command. A command passes these checks in order before it runs: the package exists, is
-//! sound, declares the command, is trusted, and a person has confirmed a command that needs confirmation (C-0.4).
+//! skills, [`CommandCall`] runs a declared command. A command passes these checks in order before it runs: the package exists,
+//! is sound, declares the command, is trusted, and a person has confirmed a command that needs confirmation (C-0.4).
 
 mod activate;
 mod call;

@@ -1,6 +1,6 @@
 //! Parameters of a pipeline that code reads from a request.
 //!
-//! A request is cut into [mentions](Mention): numbers, dates, paths, quoted texts, addresses. A mention is given to a
+//! A request is cut into mentions: numbers, dates, paths, quoted texts, addresses. A mention is given to a
 //! parameter only if type, schema, unit and the words around it leave exactly one way. A model answers open questions, and
 //! its values count if the request shows them. Otherwise the parameter is reported; a value in the request is never dropped
 //! for a default.

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(3);
 pub enum Stopped {
     /// A drain was requested.
     Drained,
-    /// The worker had no run for the time in [`Worker::idle`].
+    /// The worker had no run for the time in [`idle`](crate::settings::Worker::idle).
     Idle,
 }
 

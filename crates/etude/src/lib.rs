@@ -9,7 +9,7 @@
 //! | [`Request`], [`RunResult`] | the start parameters of a run, and its end |
 //! | [`Progress`], [`Event`] | the events of a run while it executes |
 //! | [`service`] | many runs in one process, each with a [`RunHandle`] |
-//! | [`sqlite`](crate::sqlite) | an engine whose runs survive the process (feature `sqlite`, on by default) |
+//! | [`sqlite`] | an engine whose runs survive the process (feature `sqlite`, on by default) |
 //! | [`models`] | models of hosted services, other servers and programs |
 //!
 //! # Running a pipeline
