@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::notice::Notices;
 use crate::oauth::Issuer;
+use crate::once::InProgress;
 use crate::protocol;
 use crate::run::Runs;
 use crate::schedule::Schedules;
@@ -49,6 +50,7 @@ pub struct Server {
     sessions: Sessions,
     throttle: Throttle,
     room: Room,
+    in_progress: InProgress,
     names: Names,
     log: Log,
     close: watch::Sender<bool>,
@@ -104,6 +106,7 @@ impl Server {
             sessions,
             throttle: Throttle::default(),
             room: Room::default(),
+            in_progress: InProgress::default(),
             names,
             log,
             close: watch::Sender::new(false),
@@ -205,6 +208,10 @@ impl Server {
 
     pub(crate) fn room(&self) -> &Room {
         &self.room
+    }
+
+    pub(crate) fn in_progress(&self) -> &InProgress {
+        &self.in_progress
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -147,6 +147,26 @@ fn a_backfill_with_its_key_again_is_the_first_one() {
     assert_eq!((second.status, is_replayed(&second), second.json()), (202, true, first.json()));
 }
 
+/// S-44: of requests with the same key and body that arrive together, one acts, and the others get its response.
+#[test]
+fn requests_with_one_key_that_arrive_together_have_one_response() {
+    let server = Running::start();
+    server.pipeline("p", "", &[OK]);
+    server.configure("schedules:\n  daily: {pipeline: p, cron: '0 2 * * *', timezone: UTC, overlap: allow}\n");
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
+    let body = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"});
+    for (action, body) in [("backfill", body), ("fire", json!({})), ("pause", json!({}))] {
+        let path = format!("/v1/schedules/demo/daily/{action}");
+        let replies: Vec<Reply> = std::thread::scope(|scope| {
+            let posts: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&server, &path, &body))).collect();
+            posts.into_iter().map(|post| post.join().expect("a reply")).collect()
+        });
+        let first = replies.iter().find(|reply| !is_replayed(reply)).expect("a first request");
+        assert!(replies.iter().all(|reply| reply.json() == first.json()), "{action}: {}", first.text());
+        assert_eq!(replies.iter().filter(|reply| is_replayed(reply)).count(), 7, "{action}");
+    }
+}
+
 /// S-46: every `POST` takes a key, including those that start nothing.
 #[test]
 fn a_request_that_was_routed_keeps_its_key() {
