@@ -304,10 +304,10 @@ fn of_decision(problem: Problem, earlier: &Decision) -> Problem {
     problem.with("by", earlier.by.as_str()).with("decided_at", earlier.at.as_str()).with("approved", earlier.approved)
 }
 
-/// Checks an answer against its schema. A denial needs no answer.
+/// Checks an answer against its schema (S-87). A denial needs no answer.
 fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
     let value = decision.answer.value().map_err(|e| Problem::invalid("/answer", e.to_string()))?;
-    if schema.is_null() || !decision.approved {
+    if schema.is_null() || value.is_null() && !decision.approved {
         return Ok(());
     }
     let schema = Schema::lazy("answer", schema.clone(), Default::default());

@@ -1032,7 +1032,7 @@ fn a_quiet_stream_has_comments() {
     assert!(lines.into_iter().any(|line| line.starts_with(':')));
 }
 
-/// S-87, S-88: an answer that violates its schema is 422 with its location, and only approvers decide.
+/// S-87, S-88: an answer that violates its schema is 422 with its location, also with a denial, and only approvers decide.
 #[test]
 fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     let server = Running::start();
@@ -1044,20 +1044,20 @@ fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     server.run(&json!({"pipeline": "ask"}));
     let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
     let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
-    let answer = |name: &str, size: &str| {
-        let bearer = format!("Bearer {}", server.token(name, &[Scope::Approve], &[], None));
-        let body = json!({"approved": true, "question": decision["question"], "answer": {"size": size}});
+    let [mallory, lin] = ["mallory", "lin"].map(|name| server.token(name, &[Scope::Approve], &[], None));
+    let decide = |token: &str, approved: bool, answer: Value| {
+        let body = json!({"approved": approved, "question": decision["question"], "answer": answer});
+        let bearer = format!("Bearer {token}");
         server.raw("POST", &path, &[("Authorization", &bearer)], Some(body.to_string()))
     };
-    assert_eq!(answer("mallory", "m").problem(), (403, "not_an_approver".to_owned()));
-    let reply = answer("lin", "xl");
-    assert_eq!(
-        (reply.status, &reply.json()["errors"][0]["pointer"]),
-        (422, &json!("/answer/size")),
-        "{}",
-        reply.text()
-    );
+    assert_eq!(decide(&mallory, true, json!({"size": "m"})).problem(), (403, "not_an_approver".to_owned()));
+    for approved in [true, false] {
+        let reply = decide(&lin, approved, json!({"size": "xl"}));
+        let pointer = &reply.json()["errors"][0]["pointer"];
+        assert_eq!((reply.status, pointer), (422, &json!("/answer/size")), "{}", reply.text());
+    }
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(decide(&lin, false, Value::Null).status, 200);
 }
 
 /// S-67: live stderr output of a step arrives without an id, and is not part of the run's events. S-73: a client that reads
