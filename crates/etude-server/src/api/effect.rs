@@ -230,10 +230,13 @@ fn body(bytes: Bytes, from: u64, to: u64) -> Body {
 
 /// The first and last byte of a range; a suffix has no first one. `None` for anything else, which is ignored.
 fn parse_range(text: &str) -> Option<(Option<u64>, Option<u64>)> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let (unit, range) = text.split_once('=')?;
+    let (first, last) = range.split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
     let number = |text: &str| match text.trim() {
         "" => Some(None),
-        text => text.parse::<u64>().ok().map(Some),
+        text if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
+        // A number that does not fit is beyond the last byte.
+        text => Some(Some(text.parse::<u64>().unwrap_or(u64::MAX))),
     };
     let range = (number(first)?, number(last)?);
     let is_range = match range {
@@ -265,11 +268,13 @@ mod tests {
         assert_eq!(part("bytes=8-99"), Some((8, 10)));
         assert_eq!(part("bytes=-3"), Some((7, 10)));
         assert_eq!(part("bytes=-99"), Some((0, 10)));
+        assert_eq!(part("Bytes=8-99999999999999999999"), Some((8, 10)));
+        assert_eq!(part("bytes=-99999999999999999999"), Some((0, 10)));
         for refused in ["bytes=10-", "bytes=-0"] {
             assert_eq!(part(refused), None, "{refused}");
             assert!(parse_range(refused).is_some(), "{refused}");
         }
-        for ignored in ["bytes=3-1", "bytes=a-b", "lines=0-1", "bytes=0-1,3-4", "bytes=-"] {
+        for ignored in ["bytes=3-1", "bytes=a-b", "lines=0-1", "bytes=0-1,3-4", "bytes=-", "bytes=+1-3"] {
             assert_eq!(parse_range(ignored), None, "{ignored}");
         }
     }

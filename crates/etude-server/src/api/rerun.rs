@@ -31,7 +31,7 @@ pub(crate) async fn rerun(call: Call) -> Respond {
     let terms = placement(&members, &call.caller()?.name)?;
     let [has_priority, has_labels] = ["priority", "labels"].map(|name| members.raw(name).is_some());
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let wait = wait(&call);
+    let wait = wait(&call.headers);
     let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
     if let Some(key) = &key
         && let Some(id) = key::run_of(call.server.context(), &caller, key).await?

@@ -56,7 +56,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     if input.len() > MAX_INPUT || total.saturating_sub(input.len()) > 1024 * 1024 {
         return Err(Problem::new(Code::TooLarge, "`input` can have at most 16 MiB, and the rest of the body 1 MiB"));
     }
-    let (caller, wait) = (call.caller()?.clone(), wait(&call));
+    let (caller, wait) = (call.caller()?.clone(), wait(&call.headers));
     let key = key.map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
     if let Some(key) = key.as_ref().filter(|_| !is_dry)
         && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
@@ -422,12 +422,16 @@ pub(super) fn placement(members: &Members, by: &str) -> Result<Placement, Proble
     })
 }
 
-/// The seconds of `Prefer: wait`.
-pub(super) fn wait(call: &Call) -> Option<u64> {
-    let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut preferences = prefer.flat_map(|value| value.split([',', ';'])).map(str::trim);
-    let seconds = preferences.find_map(|preference| preference.strip_prefix("wait="))?.trim().parse::<u64>().ok()?;
-    Some(seconds.min(MAX_WAIT))
+/// The seconds of `Prefer: wait` (RFC 7240).
+pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
+    let prefer = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = prefer.flat_map(|value| value.split([',', ';'])).filter_map(|one| one.split_once('='));
+    let (_, seconds) = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
+    let seconds = seconds.trim();
+    let seconds = seconds.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(seconds);
+    let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    // A number that does not fit is more than the maximum, too.
+    is_number.then(|| seconds.parse::<u64>().map_or(MAX_WAIT, |seconds| seconds.min(MAX_WAIT)))
 }
 
 #[cfg(test)]
@@ -439,6 +443,23 @@ mod tests {
     use etude_runtime::engine::{Query, Submission};
 
     use super::*;
+
+    const PREFER: http::HeaderName = http::HeaderName::from_static("prefer");
+
+    /// S-41: the name of a preference has no case, its value may be quoted, and more than the maximum is the maximum.
+    #[test]
+    fn a_wait_is_a_preference() {
+        let wait = |text: &'static str| wait(&HeaderMap::from_iter([(PREFER, HeaderValue::from_static(text))]));
+        for (text, seconds) in
+            [("wait=5", 5), ("Wait = 5", 5), ("wait=\"5\"; x", 5), ("a=b, wait=0", 0), ("wait=61", 60)]
+        {
+            assert_eq!(wait(text), Some(seconds), "{text}");
+        }
+        assert_eq!(wait("wait=99999999999999999999"), Some(MAX_WAIT));
+        for text in ["wait", "wait=", "wait=-1", "wait=+1", "wait=1.5", "await=5"] {
+            assert_eq!(wait(text), None, "{text}");
+        }
+    }
 
     /// S-36: a run that ends and is removed before the response to its request is written was accepted nevertheless.
     #[tokio::test]
