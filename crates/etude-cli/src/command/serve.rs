@@ -7,7 +7,7 @@ mod log;
 mod mcp;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,10 +151,8 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     block_on(async {
         let mut stop = signals::listen()?;
         let mut listening = Listening::bind(wanted, &dir, std::process::id()).await.map_err(|error| {
-            let message = error.to_string();
-            let port = error.address.parse::<SocketAddr>().map(|address| address.port());
-            let hint = port.map(|port| format!("port {port} may be in use; choose another one: etude serve --port 0"));
-            let problem = Problem::environment(message);
+            let problem = Problem::environment(error.to_string());
+            let hint = not_bound(&error.address, error.source.kind());
             NotStarted { problem: hint.into_iter().fold(problem, Problem::hint), address: Some(error.address) }
         })?;
         if let Some(tls) = tls {
@@ -276,13 +274,28 @@ fn base_path(given: Option<&str>) -> Result<String, Problem> {
     Err(Problem::usage(format!("`--base-path {path}` is not a path")).hint("give one such as `/etude`"))
 }
 
+/// The way out if an address cannot be bound; none for a socket, whose error names its path.
+fn not_bound(address: &str, kind: io::ErrorKind) -> Option<String> {
+    let port = address.parse::<SocketAddr>().ok()?.port();
+    Some(match kind {
+        io::ErrorKind::AddrInUse => format!("port {port} is in use; choose another one: etude serve --port 0"),
+        io::ErrorKind::AddrNotAvailable => {
+            "name an address of this machine, such as `--listen 127.0.0.1:8080`".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("port {port} needs privileges; choose one from 1024, or take a socket from systemd: --listen fd:3")
+        }
+        _ => "choose another address and port: etude serve --port 0".to_owned(),
+    })
+}
+
 fn allowed(origin: &str) -> Result<String, Problem> {
     let rest = ["https://", "http://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
     let is_origin = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*']));
     if is_origin {
         return Ok(origin.to_ascii_lowercase());
     }
-    Err(Problem::usage(format!("`--allow-origin {origin}` is no origin"))
+    Err(Problem::usage(format!("`--allow-origin {origin}` is not an origin"))
         .hint("give one such as `https://tool.example`"))
 }
 
@@ -432,6 +445,16 @@ mod tests {
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
         let problem = apps_of(vec![(None, app)], false).expect_err("it is refused");
         assert_eq!(problem.exit as i32, 2);
+    }
+
+    /// S-3: the way out of an address that cannot be bound fits its cause.
+    #[test]
+    fn an_address_that_cannot_be_bound_has_a_way_out() {
+        let hint = |address: &str, kind| not_bound(address, kind).unwrap_or_default();
+        assert!(hint("127.0.0.1:80", io::ErrorKind::AddrInUse).starts_with("port 80 is in use"));
+        assert!(hint("192.0.2.1:80", io::ErrorKind::AddrNotAvailable).contains("address of this machine"));
+        assert!(hint("127.0.0.1:80", io::ErrorKind::PermissionDenied).starts_with("port 80 needs privileges"));
+        assert_eq!(not_bound("/run/etude.sock", io::ErrorKind::AddrInUse), None);
     }
 
     #[test]
