@@ -25,7 +25,7 @@ use crate::header::Header;
 
 pub use bytes::{Bytes, bytes};
 pub use groups::Groups;
-pub use place::{EffectPlace, is_step};
+pub use place::EffectPlace;
 pub use replay::{Replay, Replayed, open_gates, replay};
 
 /// An effect that has ended.

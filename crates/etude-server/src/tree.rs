@@ -6,7 +6,7 @@ mod work;
 use std::collections::BTreeMap;
 
 use etude_runs::document::Document;
-use etude_runs::inspect::{self, Groups, Inspected};
+use etude_runs::inspect::{self, Groups, Inspected, EffectPlace};
 use etude_runtime::engine::{RunState, RunView};
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ impl Tree {
                 nodes.push(self.phase(phase));
             }
             let (name, base) = (name_of(step), id_of(step));
-            let works = work::of_step(name, &self.effects);
+            let works = self.works(step);
             let above = self.groups.group_of(&base).unwrap_or(phase);
             let mut node = blank(&base, above.into(), "step", name, phase);
             let status = self.status(step);
@@ -156,7 +156,7 @@ impl Tree {
         let status = phase_status(own().map(|step| self.status(step)));
         node["status"] = status.into();
         node["children"] = own().filter(|step| self.groups.group_of(&id_of(step)).is_none()).count().into();
-        let works: Vec<Work<'_>> = own().flat_map(|step| work::of_step(name_of(step), &self.effects)).collect();
+        let works: Vec<Work<'_>> = own().flat_map(|step| self.works(step)).collect();
         work::fill(&mut node, works.iter(), self.began_at_ms);
         // The steps of the phase have these.
         (node["usage"], node["model"]) = (Value::Null, Value::Null);
@@ -201,7 +201,7 @@ impl Tree {
             return if phase.is_empty() { Err(unknown()) } else { Ok(phase) };
         };
         let base = id_of(step);
-        let works = work::of_step(name_of(step), &self.effects);
+        let works = self.works(step);
         let all = elements(&works);
         let rest = &parent[base.len()..];
         if let Some((element, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -239,37 +239,33 @@ impl Tree {
         Ok(by_element.into_iter().map(item).chain(steps).collect())
     }
 
-    /// The names of the groups around a step, from the outside, and its own.
-    fn names_to<'s>(&'s self, step: &'s Value) -> Vec<&'s str> {
-        let id = id_of(step);
-        let name = |id: &'s str| id.split_once('/').map_or(id, |(_, name)| name);
-        let mut names: Vec<&str> = vec![name_of(step)];
-        let mut group = self.groups.group_of(&id);
-        while let Some(around) = group {
-            names.insert(0, name(around));
-            group = self.groups.group_of(around);
-        }
-        names
+    /// The names of the groups in the phase of a step.
+    fn groups_beside(&self, step: &Value) -> Vec<&str> {
+        let groups = self.steps.iter().filter(|other| is_group(other) && other["phase"] == step["phase"]);
+        groups.map(name_of).collect()
+    }
+
+    /// The effects of a step, without those that were done again.
+    fn works(&self, step: &Value) -> Vec<Work<'_>> {
+        let groups = self.groups_beside(step);
+        let counting = self.effects.iter().filter(|effect| !effect.is_done_again);
+        counting.filter_map(|effect| Some(Work { place: place_in(step, &groups, effect)?, effect })).collect()
     }
 
     /// The effects of the run.
     pub(crate) fn effects(&self) -> Vec<Described<'_>> {
         let mut with_attempts: BTreeMap<(String, Option<usize>), bool> = BTreeMap::new();
         for step in &self.steps {
-            for work in work::of_step(name_of(step), &self.effects) {
+            for work in self.works(step) {
                 let has = with_attempts.entry((id_of(step), work.place.element)).or_insert(is_llm(step));
                 *has |= work.place.attempt > 1;
             }
         }
         // The effect of a child of a group is at the child.
-        let place = |effect: &Inspected| {
-            let is_inside = |step: &&Value| inspect::is_step(&effect.id, &self.names_to(step));
-            let inner = self.steps.iter().filter(is_inside).max_by_key(|step| self.names_to(step).len());
-            let places = inner.into_iter().chain(&self.steps);
-            let mut found =
-                places.filter_map(|step| Some((step, inspect::EffectPlace::of(&effect.id, name_of(step))?)));
-            found.next()
-        };
+        let (groups, steps): (Vec<&Value>, Vec<&Value>) = self.steps.iter().partition(|step| is_group(step));
+        let steps: Vec<_> = steps.into_iter().chain(groups).map(|step| (step, self.groups_beside(step))).collect();
+        let place =
+            |effect: &Inspected| steps.iter().find_map(|(step, groups)| Some((*step, place_in(step, groups, effect)?)));
         let described = |effect| match place(effect) {
             None => Described { effect, node: None, place: None },
             Some((step, place)) => {
@@ -297,6 +293,16 @@ fn id_of(step: &Value) -> String {
 
 fn is_machine(step: &Value) -> bool {
     step["type"] == "machine"
+}
+
+/// The place of an effect in a step; `None` if it belongs to another one. Above the step are only `groups`.
+fn place_in(step: &Value, groups: &[&str], effect: &Inspected) -> Option<EffectPlace> {
+    let phase = step["phase"].as_str().unwrap_or_default();
+    EffectPlace::in_phase(&effect.id, phase, name_of(step), |name| groups.contains(&name))
+}
+
+fn is_group(step: &Value) -> bool {
+    step["type"] == "parallel"
 }
 
 fn is_llm(step: &Value) -> bool {

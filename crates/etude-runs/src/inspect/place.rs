@@ -14,8 +14,25 @@ pub struct EffectPlace {
 }
 
 impl EffectPlace {
-    /// The place of the effect `id` in the step `step`; `None` if it belongs to another step.
+    /// The place of the effect `id` in a step of this name, in any phase; `None` if it belongs to another step.
     pub fn of(id: &str, step: &str) -> Option<Self> {
+        Self::below(id, step, |_| true)
+    }
+
+    /// The place of the effect `id` in the step `step` of a phase; `None` if it belongs to another step. Above the step are only
+    /// groups, for which `is_group` is true: a step of a pipeline that another step runs belongs to that other step.
+    pub fn in_phase(id: &str, phase: &str, step: &str, is_group: impl Fn(&str) -> bool) -> Option<Self> {
+        let of_effect = match Segment::parse(id.split('/').next()?).name {
+            "_constructor" => "constructor",
+            "_destructor" => "destructor",
+            _ => "business",
+        };
+        let is_scope = ["constructor", "destructor"].contains(&phase);
+        let is_own = if is_scope { of_effect == phase } else { of_effect == "business" };
+        Self::below(id, step, is_group).filter(|_| is_own)
+    }
+
+    fn below(id: &str, step: &str, is_above: impl Fn(&str) -> bool) -> Option<Self> {
         let mut segments = id.split('/');
         // The first segment is the pipeline.
         segments.next()?;
@@ -27,6 +44,9 @@ impl EffectPlace {
                 place.attempt = segment.attempt;
                 place.part = segment.aside.map(|aside| format!("!{aside}")).unwrap_or_default();
                 break;
+            }
+            if !is_above(segment.name) {
+                return None;
             }
         }
         for segment in segments {
@@ -52,12 +72,6 @@ impl EffectPlace {
         }
         parts.join(", ")
     }
-}
-
-/// True if the effect `id` belongs to the step with this name, below the groups with the names before it.
-pub fn is_step(id: &str, names: &[&str]) -> bool {
-    let mut segments = id.split('/').skip(1).map(|segment| Segment::parse(segment).name);
-    names.iter().all(|name| segments.next() == Some(name))
 }
 
 /// One part of an effect's id: `NAME[INDEX]@INCARNATION#ATTEMPT!ASIDE`.
@@ -107,7 +121,23 @@ mod tests {
         assert_eq!(title("p/bad!backoff1", "bad").as_deref(), Some("attempt 1, backoff1"));
         assert_eq!(title("p/other", "ask"), None);
         assert_eq!(title("ask/other", "ask"), None);
-        assert!(is_step("p/group[3]/child#2", &["group", "child"]) && is_step("p/group[3]/child#2", &["group"]));
-        assert!(!is_step("p/group[3]/child#2", &["child"]) && !is_step("p/group", &["group", "child"]));
+    }
+
+    /// S-61: steps of the same name in other phases, and in a pipeline that a step runs, are other steps.
+    #[test]
+    fn an_effect_belongs_to_the_step_of_its_phase() {
+        let is_of =
+            |id: &str, phase: &str, step: &str| EffectPlace::in_phase(id, phase, step, |name| name == "group").is_some();
+        for (id, phase) in [("_constructor/a", "constructor"), ("p/a#2", "business"), ("_destructor@2/a", "destructor")]
+        {
+            for other in ["constructor", "business", "destructor"] {
+                assert_eq!(is_of(id, other, "a"), other == phase, "{id} in {other}");
+            }
+        }
+        assert!(is_of("skill/helper/turn2/Read[0]", "skill", "helper"));
+        assert!(is_of("p/sub/a", "business", "sub") && !is_of("p/sub/a", "business", "a"));
+        let child = EffectPlace::in_phase("p/group[3]/child#2", "business", "child", |name| name == "group");
+        assert_eq!(child.map(|place| place.title()).as_deref(), Some("element 3, attempt 2"));
+        assert!(is_of("p/group[3]/child#2", "business", "group"));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etude_core::model::Usage;
-use etude_runs::inspect::{EffectPlace, Inspected};
+use etude_runs::inspect::{Inspected, EffectPlace};
 use serde_json::{Value, json};
 
 use super::blank;
@@ -12,12 +12,6 @@ use super::blank;
 pub(super) struct Work<'e> {
     pub(super) place: EffectPlace,
     pub(super) effect: &'e Inspected,
-}
-
-/// The effects of a step, without those that were done again.
-pub(super) fn of_step<'e>(name: &str, effects: &'e [Inspected]) -> Vec<Work<'e>> {
-    let counting = effects.iter().filter(|effect| !effect.is_done_again);
-    counting.filter_map(|effect| Some(Work { place: EffectPlace::of(&effect.id, name)?, effect })).collect()
 }
 
 /// The reasons of rejected attempts: by step, element and attempt.

@@ -847,6 +847,36 @@ fn a_graph_has_the_states_of_a_run() {
     assert_eq!(get("run=none").status, 422);
 }
 
+/// S-61: steps of the same name in other phases, or in a pipeline that a step runs, have effects and times of their own.
+#[test]
+fn steps_of_one_name_have_their_own_effects() {
+    let server = Running::start();
+    let ok = r#"cat >/dev/null; echo '{"output": 1}'"#;
+    server.pipeline("_constructor", "", &[ok]);
+    server.pipeline("_destructor", "", &[ok]);
+    server.pipeline("inner", "", &[ok]);
+    let dir = server.dir().join("demo/pipelines/whole");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: whole\ndescription: It.\nsteps:\n  - {name: s0, type: code, command: 'cat >/dev/null; echo \"{\\\"output\\\": 1}\"'}\n  - {name: sub, type: pipeline, pipeline: inner}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "whole"}));
+    assert_eq!(run["status"], "succeeded", "{run}");
+    let names: Vec<&Value> = run["steps"].as_array().expect("steps").iter().map(|step| &step["name"]).collect();
+    let one = names[0];
+    assert_eq!(names, [one, one, &json!("sub"), one], "the test needs equal names");
+    let path = format!("/v1/runs/{}/effects", run["run_id"].as_str().expect("an id"));
+    let effects = server.send("GET", &path, None).json()["effects"].clone();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let found = effects.as_array().expect("effects").iter().map(|effect| (text(&effect["id"]), text(&effect["node"])));
+    let wanted = [
+        ("_constructor/s0", "constructor/s0"),
+        ("whole/s0", "business/s0"),
+        ("whole/sub/s0", "business/sub"),
+        ("_destructor/s0", "destructor/s0"),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), wanted.map(|(id, node)| (id.to_owned(), node.to_owned())));
+}
+
 /// S-61: attempts of a model have times, tokens, cost and model; a rejected one has its reasons.
 #[test]
 fn the_tree_has_the_attempts_of_models() {
