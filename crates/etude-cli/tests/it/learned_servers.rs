@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-#[cfg(feature = "serve")]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 use crate::database::Server as Database;
-#[cfg(feature = "serve")]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 use crate::fleet::{apply, fleet};
-#[cfg(feature = "serve")]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 use crate::fleet_workers::WORKER;
 use crate::mcp_server;
 use crate::mcp_tools::SHOUT;
@@ -84,7 +84,7 @@ fn a_changed_tool_of_a_server_ends_the_trust() {
 }
 
 /// 2.11: the same on a worker, which has the files of the app in another directory than the person who promoted the pipeline.
-#[cfg(feature = "serve")]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[test]
 fn a_worker_does_not_call_a_changed_tool() {
     let Some(database) = Database::start() else { return };
