@@ -14,6 +14,9 @@ use crate::store::{Store, Taken};
 /// Maximum number of runs that one statement takes.
 pub(crate) const MAX_RUNS: usize = 10;
 
+/// Number of rows in which a claim looks for further runs while tenants are at their limits.
+const WINDOW: usize = 64;
+
 /// Takes the next runs of the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`].
 /// Their rows in the queue are locked, the runs get their sessions and the worker `$3`, their rows in the queue are
 /// deleted, and the marks of the claim are inserted. `$4` is the version of the interpreter, null without `has_abi`;
@@ -23,7 +26,8 @@ pub(crate) const MAX_RUNS: usize = 10;
 /// have room (K-33): of a tenant with a limit, the first ones. It takes the same runs as claims of one run each would,
 /// one after the other. While tenants are at their limits, the scan of the index begins at the first row of another
 /// tenant, and skips no claimable row before it (K-34). Changes after the snapshot of this statement do not matter: a
-/// row before that place either cannot be claimed or is gone.
+/// row before that place either cannot be claimed or is gone. The scan then ends after [`WINDOW`] rows, if one of them
+/// can be claimed: rows of full tenants between other ones are not all looked at for a tenth run.
 ///
 /// The picked runs are collected in an array before the first row changes: a function that counts would otherwise see
 /// the changes of this same statement. The limit of that array only shows the planner that the array is short.
@@ -54,15 +58,23 @@ pub(crate) fn statement(has_abi: bool) -> String {
         "(select least(cardinality($2::bigint[]), count(*)) from (
             select 1 from queue where {waits} order by {order} limit {MAX_RUNS}) as waiting)"
     );
+    let place = |table: &str, name: &str, otherwise: i64| {
+        let [rank, run] =
+            ["rank", "run"].map(|column| format!("coalesce((select {name}{column} from {table}), '{otherwise}')"));
+        format!("({value}{rank}, {run})")
+    };
+    let (begin, end) = (place("first", "from_", i64::MIN), place("until", "", i64::MAX));
+    let near = picked(&format!("{waits} and ({order}) >= {begin} and ({order}) <= {end}"), order);
+    let far = picked(&format!("{waits} and ({order}) > {end} and not exists (select from near)"), order);
     format!(
-        "with {1},
+        "with {0},
         first as materialized ({first}),
-        picked as materialized (
-            select run, tenant, rank from queue
-            where {0} and {waits} and {OPEN_TENANT} and ({order}) >=
-                    ({value}coalesce((select from_rank from first), '{2}'), coalesce((select from_run from first), '{2}'))
-                and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
-            order by {order} limit {MAX_RUNS} for update skip locked),
+        until as materialized (
+            select rank, run from queue where exists (select from first) and {waits} and ({order}) >= {begin}
+            order by {order} limit 1 offset {WINDOW}),
+        near as materialized ({near}),
+        far as materialized ({far}),
+        picked as materialized (select * from near union all select * from far),
         chosen as (
             select run, ($2::bigint[])[place::integer] as session
             from unnest(array(select run from picked where {WITHIN_SHARE} limit (select room from closed))) with ordinality
@@ -85,9 +97,18 @@ pub(crate) fn statement(has_abi: bool) -> String {
             select run, last.seq + 1, last.session, '{CLAIM}', $5, convert_to($3, 'UTF8') from taken join last using (run)
             where taken.before > 0)
         select run, last.session, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
-        has_room("$6::boolean"),
         closed(&wanted),
-        i64::MIN,
+    )
+}
+
+/// SQL query: locks the first of these rows of the queue that may be claimed.
+fn picked(rows: &str, order: &str) -> String {
+    format!(
+        "select run, tenant, rank from queue
+            where {} and {rows} and {OPEN_TENANT}
+                and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
+            order by {order} limit {MAX_RUNS} for update skip locked",
+        has_room("$6::boolean")
     )
 }
 

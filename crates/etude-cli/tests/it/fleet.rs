@@ -21,7 +21,7 @@ pub(crate) fn url(server: &Server) -> String {
 }
 
 /// Format of the schema.
-const FORMAT: u32 = 9;
+const FORMAT: u32 = 10;
 
 /// A migrated schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::{open, settings};
 
 /// A worker of the queue `default`.
-fn join(engine: &Postgres) {
+pub(crate) fn join(engine: &Postgres) {
     let queues = vec!["default".to_owned()];
     engine
         .join(&Profile { version: "1".to_owned(), abi: 1, queues, places: 2, has_sandbox: true })

@@ -6,19 +6,19 @@ use std::sync::Barrier;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::engine::{Fleet as _, Limits, Placement, Session, Takes, TenantRules};
 
-use crate::claims::{during_claim, limits, statement, submit};
+use crate::claims::{during_claim, join, limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
 /// Applies limits of live runs in all queues.
-fn apply(engine: &Postgres, tenants: &[(&str, u32)]) {
+pub(crate) fn apply(engine: &Postgres, tenants: &[(&str, u32)]) {
     let of = |live| TenantRules { live: Some(live), ..TenantRules::default() };
     let tenants: BTreeMap<String, TenantRules> =
         tenants.iter().map(|&(name, live)| (name.to_owned(), of(live))).collect();
     engine.apply(None, Some(&tenants)).expect("the rules can be written");
 }
 
-fn of(tenant: &str) -> Placement {
+pub(crate) fn of(tenant: &str) -> Placement {
     Placement { tenant: Some(tenant.to_owned()), ..Placement::default() }
 }
 
@@ -136,6 +136,7 @@ fn runs_of_other_tenants_keep_their_order() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
+    join(&engine);
     let servers = Limits { takes: Takes::Any, ..limits() };
     for limits in [limits(), servers] {
         server.sql("delete from etude.runs; delete from etude.queue");
@@ -163,6 +164,7 @@ fn a_claim_that_waited_takes_what_is_next_by_then() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
+    join(&engine);
     apply(&engine, &[("full", 0), ("one", 1)]);
     for at in 1..=50 {
         submit(&engine, &format!("full-{at}"), at, of("full"));
@@ -184,6 +186,7 @@ fn concurrent_claims_behind_a_tenant_at_its_limit_take_the_rest() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engines: Vec<Postgres> = (0..6).map(|_| open(&server, "etude", dir.path())).collect();
+    engines.iter().for_each(join);
     apply(&engines[0], &[("full", 2), ("some", 5)]);
     for at in 0..40 {
         submit(&engines[0], &format!("full-{at}"), at, of("full"));
@@ -240,10 +243,11 @@ fn runs_that_waited_before_this_format_have_their_tenants() {
     }
     let of_this_test = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of_this_test.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 5, this version needs 9"), "{refused}");
+    assert!(refused.contains("its format is 5, this version needs 10"), "{refused}");
     let done = Postgres::migrate(of_this_test.address.clone(), of_this_test.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (5, 9));
+    assert_eq!((done.from, done.to), (5, 10));
     let engine = Postgres::open(Settings { ..of_this_test }).expect("an engine");
+    join(&engine);
     add("full-3", "full", 5);
     add("other-2", "other", 6);
     let tenants = "select string_agg(queue.tenant, ' ' order by rank) from etude.queue";

@@ -435,10 +435,10 @@ fn the_previous_format_becomes_this_one() {
     );
     let of = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of.clone()).expect_err("it is older");
-    assert!(refused.to_string().contains("its format is 3, this version needs 9"), "{refused}");
+    assert!(refused.to_string().contains("its format is 3, this version needs 10"), "{refused}");
     assert!(matches!(&refused, Error::Refused { hint, .. } if hint == "run `etude engine migrate`"), "{refused:?}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (3, 9));
+    assert_eq!((done.from, done.to), (3, 10));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
     assert_eq!(ids(&all(&engine)), ["r-1"]);

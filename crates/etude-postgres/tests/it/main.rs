@@ -25,6 +25,7 @@ mod moto;
 mod pooler;
 mod replies;
 mod scale;
+mod searches;
 #[allow(dead_code, reason = "the tests of the program use more of it")]
 mod server;
 mod shares;

@@ -7,7 +7,7 @@ use etude_postgres::Postgres;
 use etude_runtime::conformance::block_on;
 use etude_runtime::engine::{Fleet as _, Placement, QueueRules, RunState, Session, TenantRules};
 
-use crate::claims::{during_claim, limits, statement_of, submit};
+use crate::claims::{during_claim, join, limits, statement_of, submit};
 use crate::open;
 use crate::server::Server;
 
@@ -115,6 +115,8 @@ fn a_claim_of_several_is_that_many_claims_of_one() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engines: Vec<Postgres> = (0..3).map(|_| open(&server, "etude", dir.path())).collect();
+    // As workers, they search behind full tenants, each from the place of its last search.
+    engines.iter().for_each(join);
     let (mut numbers, mut sizes) = (Numbers(1), BTreeMap::<usize, usize>::new());
     for _ in 0..12 {
         server.sql("delete from etude.runs; delete from etude.queue");
@@ -172,6 +174,7 @@ fn a_claim_of_several_that_waited_counts_what_the_other_took() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
+    join(&engine);
     let by_queue = Rules { per_tenant: Some(3), ..Rules::default() };
     let by_tenant = Rules { live: BTreeMap::from([("a", 3), ("b", 3)]), ..Rules::default() };
     let with_limit = Rules { limit: Some(4), ..by_tenant.clone() };
@@ -216,6 +219,7 @@ fn concurrent_claims_of_several_exceed_no_limit() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engines: Vec<Postgres> = (0..6).map(|_| open(&server, "etude", dir.path())).collect();
+    engines.iter().for_each(join);
     let rules = Rules { limit: Some(17), per_tenant: Some(7), live: BTreeMap::from([("a", 2), ("b", 5)]) };
     rules.apply(&engines[0]);
     for at in 0..40 {
