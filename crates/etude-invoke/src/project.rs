@@ -30,6 +30,8 @@ pub struct Setup {
     pub entry: String,
     /// Treatment of JavaScript modules.
     pub modules: Modules,
+    /// True for [`Project::check`]: skills are checked while they are read.
+    pub checks: bool,
 }
 
 /// A project with everything on its search path.
@@ -84,7 +86,7 @@ impl Project {
         let (modules, diagnostics) = (setup.modules, main.diagnostics);
         let mut project = Self { dir, catalog: Catalog::default(), scope, diagnostics, modules, searched: Vec::new() };
         // Nothing is read twice for one project.
-        let mut cache = Cache::default();
+        let mut cache = if setup.checks { Cache::checking() } else { Cache::default() };
         project.search(&PathEntry::bootstrap(), main.skill.clone(), &mut cache);
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
@@ -111,7 +113,15 @@ impl Project {
 
     /// The project of the app in `dir`, if the app's own main skill declares one; otherwise nothing is searched.
     pub fn of_app(dir: &Path, modules: Modules) -> Option<Self> {
-        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), modules, ..Setup::default() };
+        Self::declared_in(dir, Setup { modules, ..Setup::default() })
+    }
+
+    /// Same as [`Project::of_app`], for [`Project::check`].
+    pub fn to_check(dir: &Path, modules: Modules) -> Option<Self> {
+        Self::declared_in(dir, Setup { modules, checks: true, ..Setup::default() })
+    }
+
+    fn declared_in(dir: &Path, setup: Setup) -> Option<Self> {
         let dir = std::fs::canonicalize(dir).ok()?;
         let main = main_of(&dir);
         if !main.is_marked {

@@ -22,6 +22,7 @@ pub mod mcp;
 pub mod module;
 pub mod order;
 pub mod overrides;
+mod own_faults;
 mod parallel;
 pub mod path;
 pub mod resolve;

@@ -109,7 +109,7 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     let learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
-    let project = Project::of_app(disk.root(), context.modules()).filter(|_| names.is_empty());
+    let project = names.is_empty().then(|| Project::to_check(disk.root(), context.modules())).flatten();
     let (chains, skills) = project.as_ref().map(|project| (project.check(), project.own_skills())).unwrap_or_default();
     let mut sound = (checked[0] + checked[1] - report.broken.len(), noun(checked));
     if checked == [0, 0] && skills > 0 {

@@ -9,12 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cascade::fold::{self, Base, Folded, MergeContext, Wanted};
 use crate::cascade::levels::{self, Lines};
-use crate::cascade::lists;
-use crate::cascade::log;
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
+use crate::cascade::own_faults::Checks;
 use crate::cascade::parallel;
-use crate::cascade::schemas;
 use crate::cascade::skill::{Role, Skill, is_bare_name, names};
 use crate::cascade::strategy::{Hooks, Strategy};
 use crate::diagnose::cascade as diagnose;
@@ -93,7 +91,7 @@ pub struct Compiler<'a> {
     closures: RefCell<BTreeMap<String, Rc<Closure>>>,
     /// Sorted chains, by the address of their order and their keys.
     chains: RefCell<BTreeMap<(usize, String), Rc<Sorted>>>,
-    schemas: RefCell<schemas::Known>,
+    checks: RefCell<Checks>,
 }
 
 /// Merged levels above a tool.
@@ -169,14 +167,14 @@ impl<'a> Compiler<'a> {
             entries: RefCell::default(),
             closures: RefCell::default(),
             chains: RefCell::default(),
-            schemas: RefCell::default(),
+            checks: RefCell::default(),
         }
     }
 
     /// Compiles the tool `skill`: its chain, unless there are errors, and all diagnostics.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
         let known = self.schemas_of(skill);
-        let mut found = self.own_faults(skill);
+        let mut found = skill.own_faults(&mut self.checks.borrow_mut());
         let (sorted, statics) = self.examine(skill, &known, &mut found);
         let mut statics: Vec<String> = statics.iter().map(|key| key.as_ref().to_owned()).collect();
         diagnostic::sort(&mut found);
@@ -199,7 +197,7 @@ impl<'a> Compiler<'a> {
 
     /// Checks the tool `skill`: the diagnostics of [`Compiler::compile`], for less work.
     pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
-        let mut found = self.own_faults(skill);
+        let mut found = skill.own_faults(&mut self.checks.borrow_mut());
         if self.is_plainly_sound(skill) {
             return found;
         }
@@ -207,14 +205,6 @@ impl<'a> Compiler<'a> {
         // Most checked tools are not needed by any other, so they are not cached.
         self.examine(skill, &known.unwrap_or_else(|| Rc::new(self.look(skill))), &mut found);
         diagnostic::sort(&mut found);
-        found
-    }
-
-    /// Faults of values that a skill declares itself, regardless of its levels.
-    fn own_faults(&self, skill: &Skill) -> Vec<Diagnostic> {
-        let mut found = self.schemas.borrow_mut().faults(skill);
-        found.extend(log::faults(skill));
-        found.extend(lists::faults(skill));
         found
     }
 

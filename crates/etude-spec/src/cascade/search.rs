@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::cascade::compile::Skills;
 use crate::cascade::library;
+use crate::cascade::own_faults::Checks;
 use crate::cascade::parallel;
 use crate::cascade::skill::{MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
@@ -124,6 +125,16 @@ pub struct Cache {
     files: Names<Read>,
     /// Directory listings, by the root and the path in it: the root decides which links lead outside.
     dirs: BTreeMap<(String, String), Rc<[Entry]>>,
+    /// True if skills are checked while their files are read.
+    checks: bool,
+}
+
+impl Cache {
+    /// A cache for a search whose skills are all checked afterwards: what they declare themselves is checked while it is
+    /// read, by all threads that read.
+    pub fn checking() -> Self {
+        Self { checks: true, ..Self::default() }
+    }
 }
 
 /// A map by names or paths, for thousands of entries.
@@ -354,7 +365,8 @@ impl Walk<'_> {
         let known: Vec<Option<usize>> = files.iter().map(|met| self.cache.files.get_index_of(&met.whole)).collect();
         let is_unread = |(met, known): &(&Met, &Option<usize>)| known.is_none() && !is_module(&met.whole);
         let unread: Vec<&Met> = files.iter().zip(&known).filter(is_unread).map(|(met, _)| met).collect();
-        let mut read = Reader { sources: self.sources, cwd: self.cwd }.all(&unread).into_iter();
+        let mut read =
+            Reader { sources: self.sources, cwd: self.cwd, checks: self.cache.checks }.all(&unread).into_iter();
         self.found.reserve(files.len());
         for (met, known) in files.into_iter().zip(known) {
             let at = match known {
@@ -393,17 +405,21 @@ const MANY: usize = 64;
 struct Reader<'a> {
     sources: &'a dyn Sources,
     cwd: &'a str,
+    checks: bool,
 }
 
 impl Reader<'_> {
     fn all(self, files: &[&Met]) -> Vec<Read> {
-        parallel::parts(files, MANY, |part| part.iter().map(|met| self.file(met)).collect())
+        parallel::parts(files, MANY, |part| {
+            let mut checks = self.checks.then(Checks::default);
+            part.iter().map(|met| self.file(met, checks.as_mut())).collect()
+        })
     }
 
-    fn file(&self, met: &Met) -> Read {
+    fn file(&self, met: &Met, checks: Option<&mut Checks>) -> Read {
         match text(self.sources, met.path(), shown(&met.whole, self.cwd)) {
             Ok(file) => {
-                let (skills, faults) = Skill::read_all(&file, &met.dir);
+                let (skills, faults) = Skill::read_all_checked(&file, &met.dir, checks);
                 // Not collected in place, because that would keep the allocation of the skills for the pointers to
                 // them.
                 let mut shared = Vec::with_capacity(skills.len());

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use self::members::{Members, Outline, Places, json};
 use crate::cascade::directive;
+use crate::cascade::own_faults::Checks;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::FieldKind;
@@ -48,6 +49,8 @@ pub struct Skill {
     outline: Option<Outline>,
     /// The frontmatter, parsed on first use.
     members: OnceLock<Members>,
+    /// Faults of its own values, if they were checked while its frontmatter was parsed.
+    own_faults: Option<Box<[Diagnostic]>>,
     /// Spans of frontmatter and text in the file.
     parts: Parts,
     /// Places of the parts of the metadata, found on first use.
@@ -98,6 +101,7 @@ impl Skill {
             is_main: is_main(member("role"), member("main")),
             outline: None,
             members: members.into(),
+            own_faults: None,
             body: SkillHandler::BuiltinTool,
             file: SourceFile::new(name, ""),
             dir: "".into(),
@@ -113,6 +117,7 @@ impl Skill {
         // The members must be read before the file is replaced.
         self.members();
         self.outline = None;
+        self.own_faults = None;
         self.file = SourceFile::new(uri, "");
         self
     }
@@ -142,6 +147,15 @@ impl Skill {
     /// Same as [`Skill::read`], with all skills of a file that has several (D-2.3). A further skill begins at a line
     /// `---` that is followed by a line `name: …`, outside of code.
     pub fn read_all(file: &Arc<SourceFile>, dir: &Arc<str>) -> (Vec<Self>, Vec<Diagnostic>) {
+        Self::read_all_checked(file, dir, None)
+    }
+
+    /// Same as [`Skill::read_all`]. With `checks`, the skills know [`Skill::own_faults`] without another parse.
+    pub(super) fn read_all_checked(
+        file: &Arc<SourceFile>,
+        dir: &Arc<str>,
+        mut checks: Option<&mut Checks>,
+    ) -> (Vec<Self>, Vec<Diagnostic>) {
         let parts = match frontmatter::split(file) {
             Ok(parts) => parts,
             Err(fault) => return (Vec::new(), vec![*fault]),
@@ -149,12 +163,18 @@ impl Skill {
         let (mut skills, mut found) = (Vec::new(), Vec::new());
         let sections = if is_folder(file) { vec![parts] } else { sections(file, parts) };
         for parts in sections {
-            skills.extend(Self::of_parts(file, dir, parts, &mut found));
+            skills.extend(Self::of_parts(file, dir, parts, checks.as_deref_mut(), &mut found));
         }
         (skills, found)
     }
 
-    fn of_parts(file: &Arc<SourceFile>, dir: &Arc<str>, parts: Parts, found: &mut Vec<Diagnostic>) -> Option<Self> {
+    fn of_parts(
+        file: &Arc<SourceFile>,
+        dir: &Arc<str>,
+        parts: Parts,
+        checks: Option<&mut Checks>,
+        found: &mut Vec<Diagnostic>,
+    ) -> Option<Self> {
         let (root, faults) = frontmatter::parse(file, &parts);
         let is_broken = faults.iter().any(Diagnostic::is_error);
         found.extend(faults);
@@ -173,7 +193,14 @@ impl Skill {
                 }
             },
         };
-        Some(Self::of_entries(file, dir, entries, parts, found))
+        let mut skill = Self::of_entries(file, dir, entries, parts, found);
+        if let Some(checks) = checks {
+            // The values are not kept: those of thousands of skills would take more time than few further parses.
+            skill.members = Members::of_metadata(entries).into();
+            skill.own_faults = Some(checks.faults(&skill).into());
+            skill.members = OnceLock::new();
+        }
+        Some(skill)
     }
 
     fn of_entries(
@@ -200,6 +227,7 @@ impl Skill {
             is_main: is_main(member("role").as_ref(), member("main").as_ref()),
             outline: Outline::find(file, entries),
             members: OnceLock::new(),
+            own_faults: None,
             body: entries.get("command").map_or(SkillHandler::Prompt, |node| command(file, node, found)),
             file: Arc::clone(file),
             dir: Arc::clone(dir),
@@ -222,6 +250,11 @@ impl Skill {
     /// [`Skill::metadata`].
     pub(crate) fn outline(&self) -> Option<(impl Iterator<Item = &str>, &str)> {
         self.outline.as_ref().map(|outline| (outline.keys(&self.file), outline.parent(&self.file)))
+    }
+
+    /// Faults of its own values, regardless of its levels: those known from reading, or those that `checks` find.
+    pub(super) fn own_faults(&self, checks: &mut Checks) -> Vec<Diagnostic> {
+        self.own_faults.as_ref().map_or_else(|| checks.faults(self), |known| known.to_vec())
     }
 
     /// Few of many skills are called, so their files are parsed a second time, once each.
@@ -549,6 +582,24 @@ mod tests {
         let module = json!({"disallowed-tools": "shell"});
         let module = Skill::module(SourceFile::new("x.skill.js", ""), "/p", &module);
         assert_eq!(module.allowed_tools.as_deref(), Some("* shell($deny)"));
+    }
+
+    /// A search for a check finds a skill's own faults in its only parse, and they are those of a later check.
+    #[test]
+    fn own_faults_are_found_while_reading() {
+        for (metadata, count) in [
+            ("params: {type: object}\n  tags: [a, b]\n  log: debug\n", 1),
+            ("params: {type: 5}\n  tags: [a, {b: c}]\n  include: {a: b}\n", 3),
+            ("tags: [a]\n", 0),
+        ] {
+            let text = format!("---\nname: a\nmetadata:\n  {metadata}---\nx\n");
+            let (file, dir) = (SourceFile::new("a.skill.md", text), "/p".into());
+            let (plain, _) = Skill::read(&file, &dir);
+            let later = plain.unwrap().own_faults(&mut Checks::default());
+            let (skills, _) = Skill::read_all_checked(&file, &dir, Some(&mut Checks::default()));
+            assert_eq!(skills[0].own_faults(&mut Checks::default()), later, "{metadata}");
+            assert_eq!((later.len(), skills[0].members.get().is_none()), (count, true), "{metadata}");
+        }
     }
 
     /// D-2: faults are reported with their places, and a bad name or command does not hide the rest.

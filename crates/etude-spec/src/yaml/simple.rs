@@ -34,27 +34,32 @@ struct Line {
 }
 
 fn lines(text: &str) -> Option<Vec<Line>> {
-    let mut lines = Vec::with_capacity(16);
-    let (mut start, mut words, mut is_ascii) = (0, None, true);
-    for (at, byte) in text.bytes().chain([b'\n']).enumerate() {
-        match byte {
-            b'\n' => {
-                let found = words.take().filter(|(first, _)| text.as_bytes()[*first] != b'#');
-                lines.extend(found.map(|(first, end)| Line { indent: first - start, start: first, end }));
-                start = at + 1;
-            }
-            b' ' => {}
-            0..b' ' | 0x7f => return None,
-            _ => {
-                words = Some((words.map_or(at, |(first, _)| first), at + 1));
-                is_ascii &= byte.is_ascii();
-            }
-        }
-    }
+    let bytes = text.as_bytes();
+    // Without a branch for each byte, so that the compiler looks at many of them at once.
+    let (is_control, is_ascii) = bytes.iter().fold((false, true), |(is_control, is_ascii), byte| {
+        let is_this = (*byte < b' ') & (*byte != b'\n') | (*byte == 0x7f);
+        (is_control | is_this, is_ascii & byte.is_ascii())
+    });
     let is_odd = |c: char| {
         c != '\n' && (c.is_control() || matches!(c, '\u{feff}' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{fffe}'..))
     };
-    (is_ascii || !text.contains(is_odd)).then_some(lines)
+    if is_control || (!is_ascii && text.contains(is_odd)) {
+        return None;
+    }
+    let mut lines = Vec::with_capacity(16);
+    let mut start = 0;
+    while start < bytes.len() {
+        let next = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
+        let line = &bytes[start..next];
+        let is_text = |byte: &u8| *byte != b' ';
+        if let (Some(indent), Some(last)) = (line.iter().position(is_text), line.iter().rposition(is_text))
+            && line[indent] != b'#'
+        {
+            lines.push(Line { indent, start: start + indent, end: start + last + 1 });
+        }
+        start = next + 1;
+    }
+    Some(lines)
 }
 
 struct Reader<'s> {

@@ -20,7 +20,7 @@ pub(super) fn directory(context: &Context) -> Option<PathBuf> {
 /// Checks every skill below `dir`: its chain (D-4), and Agent Skills against their own specification (C-2.9).
 pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     let cannot = |error: std::io::Error| Problem::environment(format!("`{}` cannot be read: {error}", dir.display()));
-    let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
+    let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), checks: true, ..Setup::default() };
     let project = Project::open(setup).map_err(cannot)?;
     let mut found = project.check();
     for folder in etude::app::skill_folders(dir) {

@@ -28,7 +28,7 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
     };
     let overrides = overrides(layers)?;
     let (strategy, modules) = (Strategy::default(), context.modules());
-    let setup = Setup { start, dir, overrides, strategy, entry: entry.to_owned(), modules };
+    let setup = Setup { start, dir, overrides, strategy, entry: entry.to_owned(), modules, ..Setup::default() };
     let project = Project::open(setup)
         .map_err(|error| Problem::environment(format!("the project's directory cannot be opened: {error}")))?;
     let faults: Vec<&Diagnostic> = project.diagnostics.iter().filter(|fault| fault.is_error()).collect();

@@ -24,11 +24,16 @@ impl Members {
     pub(super) fn read(entries: &Entries<'_>) -> Self {
         let others = entries.iter().filter(|(key, ..)| *key != "metadata");
         let head = others.map(|(key, _, node)| (key.to_owned(), json(node))).collect();
+        Self { head, ..Self::of_metadata(entries) }
+    }
+
+    /// Only the values below `metadata`.
+    pub(super) fn of_metadata(entries: &Entries<'_>) -> Self {
         let metadata = match entries.get("metadata").map(json) {
             Some(Value::Object(metadata)) => metadata,
             _ => Map::new(),
         };
-        Self { head, metadata }
+        Self { head: Map::new(), metadata }
     }
 }
 
