@@ -12,7 +12,6 @@ use etude_spec::tool::{AppTool, MCP_PREFIX};
 use super::book::{self, Demotion, Row, RowKind};
 use super::standing::Standing;
 use super::{Verdict, bounds};
-use etude_tools::disk::Disk;
 
 /// Minimum number of runs before a pipeline can be demoted as useless.
 const MIN_RUNS: u64 = 20;
@@ -62,18 +61,17 @@ pub(super) async fn settle(
 /// with its content (L-65).
 pub(super) async fn settle_tools(
     engine: &dyn Engine,
-    disk: &Disk,
+    app: &Path,
     standing: &Standing,
     tools: &[AppTool],
 ) -> Result<Option<Settled>, Error> {
-    let (app, located) = (disk.root(), &standing.located);
+    let (located, called) = (&standing.located, &standing.called);
     if located.is_candidate() {
         return Ok(None);
     }
-    let mut now = tools_now(engine, disk, &located.dir(), tools)?;
+    let mut now = tools_now(engine, app, called, tools)?;
     let before = book::tools(engine, app, &located.dir())?;
     // A removed tool stays noted while the pipeline calls it: it may return as another one.
-    let called = learned::called_by(disk, &located.dir());
     for (name, hash) in before.iter().flatten().filter(|(name, _)| called.contains(*name)) {
         now.entry(name.clone()).or_insert_with(|| hash.clone());
     }
@@ -97,17 +95,16 @@ pub(super) async fn settle_tools(
     Ok(settled)
 }
 
-/// Current tools of the pipeline in `dir`, each with its hash.
+/// Current tools of a pipeline that calls tools of these names, each with its hash.
 pub(super) fn tools_now(
     engine: &dyn Engine,
-    disk: &Disk,
-    dir: &str,
+    app: &Path,
+    called: &BTreeSet<String>,
     tools: &[AppTool],
 ) -> Result<BTreeMap<String, String>, Error> {
-    let called = learned::called_by(disk, dir);
-    let mut now = learned::tools_of(&called, tools);
+    let mut now = learned::tools_of(called, tools);
     if called.iter().any(|name| name.starts_with(MCP_PREFIX)) {
-        now.extend(book::server_tools(engine, disk.root())?.into_iter().filter(|(name, _)| called.contains(name)));
+        now.extend(book::server_tools(engine, app)?.into_iter().filter(|(name, _)| called.contains(name)));
     }
     Ok(now)
 }

@@ -24,7 +24,7 @@ use std::path::Path;
 use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{self, LearnedState, Located};
+use etude_spec::learned::{self, Content, Contents, LearnedState, Located};
 use serde_json::Value;
 
 use etude_tools::disk::Disk;
@@ -59,7 +59,24 @@ etude_core::words! {
 /// # Errors
 /// The journal cannot be read.
 pub fn standings(engine: &dyn Engine, disk: &Disk) -> Result<Vec<Standing>, Error> {
-    learned::all(disk).into_iter().map(|located| Standing::read(engine, disk, located)).collect()
+    let app = (disk.root(), disk);
+    with_contents(&Contents::new(disk), learned::all(disk))
+        .map(|(located, content)| Standing::read(engine, app, located, content))
+        .collect()
+}
+
+/// Learned pipelines with their contents.
+fn with_contents(contents: &Contents<'_>, all: Vec<Located>) -> impl Iterator<Item = (Located, Content)> {
+    all.into_iter().map(|located| {
+        let content = contents.read(&located.dir());
+        (located, content)
+    })
+}
+
+/// Current status of one learned pipeline of the app, which has the path `app` in the journal.
+fn standing(engine: &dyn Engine, app: &Path, disk: &Disk, located: Located) -> Result<Standing, Error> {
+    let content = Contents::new(disk).read(&located.dir());
+    Standing::read(engine, (app, disk), located, content)
 }
 
 /// Notes the results of runs, and demotes pipelines if they require it. Returns the demotions that have not been reported.
@@ -71,19 +88,20 @@ pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Re
     if all.is_empty() || !learning.enabled {
         return Ok(Vec::new());
     }
-    let (tools, _) = etude_spec::tool::load(disk);
-    let is_called = |located: &&Located| !located.is_candidate() && located.state() == Some(LearnedState::Active);
-    let called = all.iter().filter(is_called);
-    let called: Vec<_> =
-        called.map(|located| (located.name.clone(), learned::content_of(disk, &located.dir()))).collect();
-    observe::note_calls(engine, disk.root(), &called, &tools).await?;
+    let contents = Contents::new(disk);
+    let tools = contents.tools();
+    let all: Vec<(Located, Content)> = with_contents(&contents, all).collect();
+    let is_called = |located: &Located| !located.is_candidate() && located.state() == Some(LearnedState::Active);
+    let called = all.iter().filter(|(located, _)| is_called(located));
+    let called: Vec<_> = called.map(|(located, content)| (located.name.clone(), content.hash.clone())).collect();
+    observe::note_calls(engine, disk.root(), &called, tools).await?;
     let mut settled = Vec::new();
-    for located in all {
+    for (located, content) in all {
         if !located.is_candidate() {
-            observe::note_runs(engine, disk.root(), &located.name, &tools).await?;
+            observe::note_runs(engine, disk.root(), &located.name, tools).await?;
         }
-        let standing = Standing::read(engine, disk, located)?;
-        if let Some(changed) = demote::settle_tools(engine, disk, &standing, &tools).await? {
+        let standing = Standing::read(engine, (disk.root(), disk), located, content)?;
+        if let Some(changed) = demote::settle_tools(engine, disk.root(), &standing, tools).await? {
             settled.push(changed);
             continue;
         }
@@ -108,7 +126,7 @@ pub fn unrouted(engine: &dyn Engine, disk: &Disk) -> Result<Vec<String>, Error> 
 /// The journal cannot be read.
 pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, Error> {
     match learned::find(disk, PIPELINES, name) {
-        Some(located) => Ok(Standing::read(engine, disk, located)?.is_routed()),
+        Some(located) => Ok(standing(engine, disk.root(), disk, located)?.is_routed()),
         None => Ok(true),
     }
 }
@@ -120,7 +138,7 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
 /// The journal cannot be read.
 pub fn is_active(engine: &dyn Engine, app: &Path, disk: &Disk, name: &str) -> Result<bool, Error> {
     match learned::find(disk, PIPELINES, name) {
-        Some(located) => Ok(Standing::of_app(engine, app, disk, located)?.state == Some(LearnedState::Active)),
+        Some(located) => Ok(standing(engine, app, disk, located)?.state == Some(LearnedState::Active)),
         None => Ok(false),
     }
 }
@@ -153,7 +171,7 @@ pub async fn promoted(
     if dir.starts_with(PIPELINES) {
         // Changes count from the promotion on, also without an inspection in between.
         let (tools, _) = etude_spec::tool::load(disk);
-        let now = demote::tools_now(engine, disk, dir, &tools)?;
+        let now = demote::tools_now(engine, disk.root(), &learned::called_by(disk, dir), &tools)?;
         book::note_tools(engine, disk.root(), dir, &now, at_ms).await?;
     }
     if standing.demoted.is_some() || standing.state == Some(LearnedState::Demoted) {

@@ -1,11 +1,11 @@
 //! Current status of one learned pipeline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
-use etude_spec::learned::{self, Counts, Learned, LearnedState, Located};
+use etude_spec::learned::{Content, Counts, Learned, LearnedState, Located};
 
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub struct Standing {
     pub located: Located,
     /// Current hash of its content.
     pub content: String,
+    /// Names of the tools that it calls.
+    pub called: BTreeSet<String>,
     /// Effective state; `None` if learn.yaml has errors.
     pub state: Option<LearnedState>,
     /// True if the content differs from that of learn.yaml.
@@ -49,14 +51,14 @@ pub fn wrong_rate_bound(all: Counts, learning: &Learning) -> f64 {
 }
 
 impl Standing {
-    /// Reads the status from files and journal.
-    pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
-        Self::of_app(engine, disk.root(), disk, located)
-    }
-
-    /// The same for an app that has the path `app` in the journal.
-    pub(super) fn of_app(engine: &dyn Engine, app: &Path, disk: &Disk, located: Located) -> Result<Self, Error> {
-        let content = learned::content_of(disk, &located.dir());
+    /// Reads the status of a pipeline with this content from the journal. `app` is the app in the journal.
+    pub(super) fn read(
+        engine: &dyn Engine,
+        (app, disk): (&Path, &Disk),
+        located: Located,
+        content: Content,
+    ) -> Result<Self, Error> {
+        let Content { hash: content, called } = content;
         let demoted = book::demotion(engine, (app, disk), &located, &content)?;
         let learned = located.learned.as_ref();
         let is_accepted = learned.is_some_and(|learned| learned.accept_risk);
@@ -74,6 +76,7 @@ impl Standing {
             is_tested: book::is_tested(engine, &content)?,
             located,
             content,
+            called,
             state,
             edited,
             demoted,

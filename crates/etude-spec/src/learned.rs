@@ -21,7 +21,7 @@ use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node, boolean, text};
 
-pub use content::{called_by, content, content_of, has_other_rules, hash_of_tool, tools_of};
+pub use content::{Content, Contents, called_by, content, content_of, has_other_rules, hash_of_tool, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_evidence, with_state, without_request};
 pub use pinned::Pinned;
 pub use rules::rules_of;
@@ -162,11 +162,22 @@ pub fn all(sources: &dyn Sources) -> Vec<Located> {
     found
 }
 
+/// True if the app has a learned pipeline: [`all`] is not empty. Reads no file.
+pub fn is_any(sources: &dyn Sources) -> bool {
+    let is_learned = |base: &str, name: &str| has_state(sources, &format!("{base}/{name}/{FILE}"));
+    [LEARNED, PIPELINES].into_iter().any(|base| names(sources, base).any(|name| is_learned(base, &name)))
+}
+
+/// True if there is an entry at the path of a learn.yaml. One that is not a file is a fault: without its state, nothing may be
+/// routed to the pipeline.
+fn has_state(sources: &dyn Sources, path: &str) -> bool {
+    !matches!(sources.kind(path), Err(ReadFailure::Missing | ReadFailure::Other(_)))
+}
+
 /// The learned pipeline in one directory; `None` without a learn.yaml.
 pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Located> {
     let path = format!("{base}/{name}/{FILE}");
-    // Any other entry of that name is a fault: without its state, nothing may be routed to the pipeline.
-    if matches!(sources.kind(&path), Err(ReadFailure::Missing | ReadFailure::Other(_))) {
+    if !has_state(sources, &path) {
         return None;
     }
     let (learned, diagnostics) = match source_text(sources, &path) {

@@ -92,14 +92,12 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
         matches!(entry.kind, FileKind::File { .. })
             && sources.kind(&format!("{TOOLS}/{}", entry.name)) == Ok(FileKind::File { executable: true })
     };
-    let scripts = entries.iter().filter(is_program);
-    for entry in scripts.filter(|entry| !is_description(&entry.name) && !described.contains(&stem(&entry.name))) {
-        let path = format!("{TOOLS}/{}", entry.name);
-        if !used.contains(&path) {
-            let (tool, found) = script::read(sources, &path);
-            diagnostics.extend(found);
-            tools.extend(tool);
-        }
+    let is_other = |entry: &&Entry| !is_description(&entry.name) && !described.contains(&stem(&entry.name));
+    let is_unused = |entry: &&Entry| !used.contains(&format!("{TOOLS}/{}", entry.name));
+    for entry in entries.iter().filter(is_other).filter(is_unused).filter(is_program) {
+        let (tool, found) = script::read(sources, &format!("{TOOLS}/{}", entry.name));
+        diagnostics.extend(found);
+        tools.extend(tool);
     }
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.dedup_by(|later, first| {

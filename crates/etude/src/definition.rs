@@ -123,7 +123,12 @@ pub enum LoadError {
 /// The app's tools. Agents and stages call them, so an invalid tool stops the run before anything starts.
 pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
     let (tools, found) = etude_spec::tool::load(disk);
-    if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(tools.into()) }
+    if_sound(&tools.into(), found)
+}
+
+/// The tools, if none of them has `found` an error.
+fn if_sound(tools: &Arc<[AppTool]>, found: Vec<Diagnostic>) -> Result<Arc<[AppTool]>, LoadError> {
+    if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(Arc::clone(tools)) }
 }
 
 /// Errors of `pipelines/` and `machines/` themselves. While a directory cannot be read, the pipelines of the app are unknown.
@@ -139,9 +144,8 @@ const MAX_TOOLS: usize = 2_000;
 
 /// Adds the app's shared tools: steps call and import them, so they belong to the definition. The files that their commands
 /// name belong to it as well: an approved call must run the program that was approved.
-pub(crate) fn add_tools(disk: &Disk, files: &mut Vec<String>) {
+pub(crate) fn add_tools(disk: &Disk, tools: &[AppTool], files: &mut Vec<String>) {
     add_below(disk, "tools", files);
-    let (tools, _) = etude_spec::tool::load(disk);
     let words = tools.iter().flat_map(|tool| etude_spec::command::words(&tool.command));
     let names = words.map(|word| word.strip_prefix("./").unwrap_or(word));
     files.extend(names.filter(|name| matches!(disk.kind(name), Ok(FileKind::File { .. }))).map(str::to_owned));
@@ -221,9 +225,11 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
                 true => Some(skill_mode::fallback(disk, configuration.agent, &body.description)?),
                 false => None,
             };
-            let tools = fallback.is_some().then(|| tools_of(disk)).transpose()?;
+            let (all, found) = etude_spec::tool::load(disk);
+            let all = all.into();
+            let tools = fallback.is_some().then(|| if_sound(&all, found)).transpose()?;
             files.extend(fallback.iter().map(|_| SKILL_FILE.to_owned()));
-            add_tools(disk, &mut files);
+            add_tools(disk, &all, &mut files);
             files.sort_unstable();
             files.dedup();
             let sequence = |pipeline: etude_spec::Pipeline| pipeline.sequence;
@@ -236,7 +242,7 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
                 files,
                 tools,
                 warnings: diagnostics,
-                learned: Pinned::find(disk, base, name),
+                learned: Pinned::find(disk, base, name, &all),
             })
         }
         // A directory without a definition is a warning, not a pipeline.
@@ -286,7 +292,8 @@ mod tests {
             std::fs::write(place, text).expect("written");
         }
         let mut files = Vec::new();
-        add_tools(&Disk::open(dir.path()).expect("open"), &mut files);
+        let disk = Disk::open(dir.path()).expect("open");
+        add_tools(&disk, &etude_spec::tool::load(&disk).0, &mut files);
         files.sort_unstable();
         assert_eq!(files, ["lib/peek.py", "tools/data/list.txt", "tools/peek.yaml"]);
     }

@@ -53,10 +53,10 @@ pub fn load_as(disk: &Disk, defaults: Defaults, name: &str) -> Result<Definition
     let warnings = instructions.warnings.clone();
     let said = || if name.is_empty() { name_of(disk) } else { name.to_owned() };
     let name = instructions.name.clone().unwrap_or_else(said);
-    let tools = Some(tools_of(disk)?);
+    let tools = tools_of(disk)?;
     let mut files = vec![SKILL_FILE.to_owned()];
     let pipelines = pipelines(disk, &mut files);
-    add_tools(disk, &mut files);
+    add_tools(disk, &tools, &mut files);
     files.sort_unstable();
     files.dedup();
     Ok(Definition {
@@ -65,7 +65,7 @@ pub fn load_as(disk: &Disk, defaults: Defaults, name: &str) -> Result<Definition
         target: Target::Skill(name),
         input: InputDecl::default(),
         files,
-        tools,
+        tools: Some(tools),
         warnings,
         learned: None,
     })

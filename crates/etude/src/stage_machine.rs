@@ -27,9 +27,9 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         let is_broken = diagnostics.iter().any(Diagnostic::is_error);
         return Err(if is_broken { LoadError::Invalid(diagnostics) } else { LoadError::Unknown { known: known() } });
     };
-    let tools = Some(tools_of(disk)?);
+    let tools = tools_of(disk)?;
     let mut files = machine.files;
-    add_tools(disk, &mut files);
+    add_tools(disk, &tools, &mut files);
     files.sort_unstable();
     files.dedup();
     Ok(Definition {
@@ -38,7 +38,7 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         plan: lower::stage_machine(machine.plan),
         input: machine.input,
         files,
-        tools,
+        tools: Some(tools),
         warnings: diagnostics,
         learned: None,
     })

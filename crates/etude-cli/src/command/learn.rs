@@ -148,7 +148,7 @@ pub(crate) fn settle(context: &Context, engine: &dyn Engine, disk: &Disk, learni
 
 /// Like [`settle`], after a run or a verdict, in an app that may have learned nothing.
 pub(crate) fn settle_after(context: &Context, disk: &Disk) -> Result<(), Problem> {
-    if etude_spec::learned::all(disk).is_empty() {
+    if !etude_spec::learned::is_any(disk) {
         return Ok(());
     }
     let learning = context.settings(disk.root())?.learning;
@@ -200,7 +200,7 @@ pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Pr
 
 /// Pipelines of `pipelines/` that no request is routed to, after outcomes of runs are recorded.
 pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Problem> {
-    if etude_spec::learned::all(disk).is_empty() {
+    if !etude_spec::learned::is_any(disk) {
         return Ok(Vec::new());
     }
     etude_evidence::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
@@ -209,7 +209,7 @@ pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Pr
 /// A warning for each learned pipeline that the program has demoted (1.2). Definitions are checked even if no journal is
 /// readable.
 pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
-    let is_learned = !etude_spec::learned::all(disk).is_empty();
+    let is_learned = etude_spec::learned::is_any(disk);
     let is_enabled = || context.settings(disk.root()).is_ok_and(|resolved| resolved.learning.enabled);
     if !is_learned || !is_enabled() {
         return Vec::new();

@@ -2,6 +2,7 @@
 //! (`learn.md` 1.2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use etude_core::digest::Hasher;
 use serde_json::Value;
@@ -31,10 +32,62 @@ const MAX_COUNT: usize = 2_000;
 /// permission of a write, the rules in that question count. An earlier version included all sections about any tool of
 /// the pipeline. Such a hash among the `noted` ones remains valid while all of these sections are unchanged.
 pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>, noted: &[String]) -> String {
-    let earlier = hash(files, known, skill, Rules::OfAllTools);
-    match noted.contains(&earlier) {
-        true => earlier,
-        false => hash(files, known, skill, Rules::OfQuestion),
+    hash_unless(noted, files, &Steps::in_files(files), (known, skill))
+}
+
+/// The hash of an earlier version if it is among the `noted` ones, otherwise that of this version.
+fn hash_unless(
+    noted: &[String],
+    files: &BTreeMap<String, Vec<u8>>,
+    steps: &Steps,
+    (known, skill): (&[AppTool], Option<&str>),
+) -> String {
+    let hash = |rules| hash(files, steps, (known, skill), rules);
+    let earlier = (!noted.is_empty()).then(|| hash(Rules::OfAllTools));
+    earlier.filter(|earlier| noted.contains(earlier)).unwrap_or_else(|| hash(Rules::OfQuestion))
+}
+
+/// Reader of the contents of learned pipelines, which reads once what they share: the tools and the SKILL.md of the app.
+pub struct Contents<'s> {
+    sources: &'s dyn Sources,
+    tools: Arc<[AppTool]>,
+    skill: Option<Instructions>,
+}
+
+/// Content of one learned pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// Its hash, 64 hexadecimal digits.
+    pub hash: String,
+    /// Names of the tools that it calls.
+    pub called: BTreeSet<String>,
+}
+
+impl<'s> Contents<'s> {
+    /// Reads the tools and the SKILL.md of an app.
+    pub fn new(sources: &'s dyn Sources) -> Self {
+        Self::of_tools(sources, crate::tool::load(sources).0.into())
+    }
+
+    /// The same for an app whose tools have been read.
+    pub fn of_tools(sources: &'s dyn Sources, tools: Arc<[AppTool]>) -> Self {
+        Self { sources, tools, skill: Instructions::read(sources, SKILL_FILE).ok() }
+    }
+
+    /// Tools of the app without errors.
+    pub fn tools(&self) -> &[AppTool] {
+        &self.tools
+    }
+
+    /// Content of the pipeline in the directory `dir`.
+    pub fn read(&self, dir: &str) -> Content {
+        let mut files = BTreeMap::new();
+        add(self.sources, dir, "", &mut files);
+        let steps = Steps::in_files(&files);
+        let noted: Vec<String> = noted(self.sources, dir).into_iter().collect();
+        let skill = self.skill.as_ref().map(|skill| skill.body.as_str());
+        let hash = hash_unless(&noted, &files, &steps, (&self.tools, skill));
+        Content { hash, called: steps.tools }
     }
 }
 
@@ -47,13 +100,16 @@ pub(super) enum Rules {
     OfAllTools,
 }
 
-pub(super) fn hash(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>, rules: Rules) -> String {
+pub(super) fn hash(
+    files: &BTreeMap<String, Vec<u8>>,
+    steps: &Steps,
+    (known, skill): (&[AppTool], Option<&str>),
+    rules: Rules,
+) -> String {
     let mut hasher = Hasher::new("learned pipeline 1");
     for (path, bytes) in files.iter().filter(|(path, _)| counts(path)) {
         hasher.field(b"file").field(path.as_bytes()).field(bytes);
     }
-    let definition = files.get(PIPELINE_FILE).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let steps = definition.map(Steps::parse).unwrap_or_default();
     for tool in known.iter().filter(|tool| steps.tools.contains(&tool.name)) {
         add_tool(&mut hasher, tool);
     }
@@ -124,12 +180,7 @@ fn only_reads(tool: &AppTool) -> bool {
 
 /// Content hash of the pipeline in the directory `dir` of an app.
 pub fn content_of(sources: &dyn Sources, dir: &str) -> String {
-    let mut files = BTreeMap::new();
-    add(sources, dir, "", &mut files);
-    let (tools, _) = crate::tool::load(sources);
-    let skill = Instructions::read(sources, SKILL_FILE).ok();
-    let noted: Vec<String> = noted(sources, dir).into_iter().collect();
-    content(&files, &tools, skill.as_ref().map(|skill| skill.body.as_str()), &noted)
+    Contents::new(sources).read(dir).hash
 }
 
 /// The hash in the learn.yaml of a directory, regardless of other faults in that file.
@@ -164,7 +215,7 @@ fn add(sources: &dyn Sources, dir: &str, below: &str, files: &mut BTreeMap<Strin
 
 /// Facts about the steps of a definition, even a broken one.
 #[derive(Default)]
-struct Steps {
+pub(super) struct Steps {
     tools: BTreeSet<String>,
     asks: bool,
     /// Prompt of the step that asks.
@@ -172,6 +223,12 @@ struct Steps {
 }
 
 impl Steps {
+    /// The steps of the pipeline with these files.
+    pub(super) fn in_files(files: &BTreeMap<String, Vec<u8>>) -> Self {
+        let definition = files.get(PIPELINE_FILE).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        definition.map(Self::parse).unwrap_or_default()
+    }
+
     fn parse(text: &str) -> Self {
         let file = SourceFile::new(PIPELINE_FILE, text);
         let Some(root) = yaml::parse(&file).0 else { return Self::default() };

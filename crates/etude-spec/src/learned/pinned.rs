@@ -1,7 +1,10 @@
 //! State and content of a learned pipeline at one moment.
 
-use super::{LearnedState, Located, content_of, find};
+use std::sync::Arc;
+
+use super::{Contents, LearnedState, Located, find};
 use crate::source::Sources;
+use crate::tool::AppTool;
 
 /// A learned pipeline as pinned at the start of a run, in the run's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,9 +17,10 @@ pub struct Pinned {
 
 impl Pinned {
     /// Pins the pipeline in the directory `base/name`; `None` if it is not learned, or its learn.yaml has errors.
-    pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Self> {
+    /// `tools` are those of the app.
+    pub fn find(sources: &dyn Sources, base: &'static str, name: &str, tools: &Arc<[AppTool]>) -> Option<Self> {
         let located = find(sources, base, name)?;
-        let content = content_of(sources, &located.dir());
+        let content = Contents::of_tools(sources, Arc::clone(tools)).read(&located.dir()).hash;
         Some(Self { state: located.state_with(&content)?, content })
     }
 }

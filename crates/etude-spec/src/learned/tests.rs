@@ -167,11 +167,60 @@ fn rules_of_tools_that_only_read_are_no_content() {
     let (tools, _) = crate::tool::load(&sources(GOOD, "Look", "Once"));
     let files = [("pipeline.yaml".to_owned(), write.as_bytes().to_vec())].into();
     let read = crate::skill::Instructions::read(&sources(GOOD, "Look", "Once"), "SKILL.md").expect("a skill");
-    let earlier = content::hash(&files, &tools, Some(&read.body), content::Rules::OfAllTools);
+    let earlier = content::hash(
+        &files,
+        &content::Steps::in_files(&files),
+        (&tools, Some(&read.body)),
+        content::Rules::OfAllTools,
+    );
     assert_ne!(earlier, own);
     let learn = format!("learn: 1\nstate: active\nfamily: x\ncontent: {earlier}\n");
     assert_eq!(now(&learn, "Look", "Once"), earlier);
     assert_eq!(now(&learn, "See", "Once"), now(GOOD, "See", "Once"));
+}
+
+/// Sources that note which files are read.
+struct Noting(MemorySources, std::sync::Mutex<Vec<String>>);
+
+impl Sources for Noting {
+    fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
+        self.1.lock().expect("not poisoned").push(path.to_owned());
+        self.0.read(path, limit)
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<crate::source::Entry>, ReadFailure> {
+        self.0.list(dir)
+    }
+
+    fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
+        self.0.kind(path)
+    }
+}
+
+/// L-76: the contents of several pipelines read each file once, and what they have in common once for all. Each content
+/// says which tools the pipeline calls.
+#[test]
+fn contents_read_each_file_once() {
+    let files = [
+        ("SKILL.md", "---\nname: s\ndescription: d\n---\nBe brief.\n"),
+        ("tools/get_order.yaml", TOOL),
+        ("pipelines/p/pipeline.yaml", PIPELINE),
+        ("pipelines/p/learn.yaml", GOOD),
+        ("pipelines/q/pipeline.yaml", PIPELINE),
+        ("pipelines/q/learn.yaml", GOOD),
+    ];
+    let sources = Noting(app(&files), std::sync::Mutex::default());
+    assert!(is_any(&sources));
+    let contents = Contents::new(&sources);
+    let [p, q] = ["pipelines/p", "pipelines/q"].map(|dir| contents.read(dir));
+    assert_eq!((&p.hash, &q.hash), (&content_of(&sources.0, "pipelines/p"), &p.hash));
+    assert_eq!((p.called, q.called), (called_by(&sources.0, "pipelines/p"), called_by(&sources.0, "pipelines/q")));
+    let mut read = sources.1.into_inner().expect("not poisoned");
+    read.sort_unstable();
+    let mut all = files.map(|(path, _)| path);
+    all.sort_unstable();
+    assert_eq!(read, all);
+    assert!(!is_any(&app(&files[..3])));
 }
 
 /// L-36: a learn.yaml that is not a file keeps requests away from the pipeline, and is reported.

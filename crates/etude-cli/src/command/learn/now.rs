@@ -89,7 +89,7 @@ fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) 
 
 /// States of the existing candidates; empty if no journal is readable, since learning does not need one.
 fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, LearnedState> {
-    if etude_spec::learned::all(disk).is_empty() {
+    if !etude_spec::learned::is_any(disk) {
         return BTreeMap::new();
     }
     let engine = if is_dry { context.engine(false) } else { super::settled(context, disk) };
