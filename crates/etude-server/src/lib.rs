@@ -16,6 +16,7 @@ mod door;
 mod fleet;
 mod forwarded;
 pub mod health;
+mod in_progress;
 mod key;
 mod ledger;
 pub mod listen;

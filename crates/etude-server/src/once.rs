@@ -1,7 +1,6 @@
 //! Idempotency of requests that make no run: the ledger keeps the response to the first request with a key.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
@@ -10,7 +9,7 @@ use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::Mutex;
 
 use crate::blocking::blocking;
 use crate::ledger::book::{self, BEGUN, DONE, FREE};
@@ -38,40 +37,6 @@ fn repeated(path: &str) -> Repeated {
         "/v1/apps/{app}/commands/{slug}" | "/v1/runs/{id}/resume" | "/v1/runs/{id}/retry" => Repeated::Refused,
         path if path.ends_with("/deliveries/{delivery}/again") => Repeated::Refused,
         _ => Repeated::Done,
-    }
-}
-
-/// The requests of this process that are in progress, by key and body: a repetition waits for the response to the first one.
-#[derive(Debug, Default)]
-pub(crate) struct InProgress(StdMutex<BTreeMap<String, Arc<Mutex<()>>>>);
-
-impl InProgress {
-    fn requests(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Mutex<()>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until no other request has this key. The others wait until the result is dropped.
-    async fn alone(&self, key: String) -> Alone<'_> {
-        let request = Arc::clone(self.requests().entry(key.clone()).or_default());
-        Alone { of: self, key, guard: Some(request.lock_owned().await) }
-    }
-}
-
-/// The only request with its key that is in progress.
-struct Alone<'p> {
-    of: &'p InProgress,
-    key: String,
-    guard: Option<OwnedMutexGuard<()>>,
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        let mut requests = self.of.requests();
-        self.guard = None;
-        // Requests that wait share the lock.
-        if requests.get(&self.key).is_some_and(|request| Arc::strong_count(request) == 1) {
-            requests.remove(&self.key);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ mod work;
 use std::collections::BTreeMap;
 
 use etude_runs::document::Document;
-use etude_runs::inspect::{self, Groups, Inspected, EffectPlace};
+use etude_runs::inspect::{self, EffectPlace, Groups, Inspected};
 use etude_runtime::engine::{RunState, RunView};
 use serde_json::{Value, json};
 

@@ -126,8 +126,9 @@ mod tests {
     /// S-61: steps of the same name in other phases, and in a pipeline that a step runs, are other steps.
     #[test]
     fn an_effect_belongs_to_the_step_of_its_phase() {
-        let is_of =
-            |id: &str, phase: &str, step: &str| EffectPlace::in_phase(id, phase, step, |name| name == "group").is_some();
+        let is_of = |id: &str, phase: &str, step: &str| {
+            EffectPlace::in_phase(id, phase, step, |name| name == "group").is_some()
+        };
         for (id, phase) in [("_constructor/a", "constructor"), ("p/a#2", "business"), ("_destructor@2/a", "destructor")]
         {
             for other in ["constructor", "business", "destructor"] {

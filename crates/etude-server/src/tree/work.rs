@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etude_core::model::Usage;
-use etude_runs::inspect::{Inspected, EffectPlace};
+use etude_runs::inspect::{EffectPlace, Inspected};
 use serde_json::{Value, json};
 
 use super::blank;
