@@ -210,7 +210,7 @@ pub fn ends_in_yml(path: &str) -> Diagnostic {
 
 /// Error for the configuration file `path`, whose `bytes` are not UTF-8.
 pub fn not_utf8(path: &str, bytes: &[u8]) -> Diagnostic {
-    diagnose::files::not_utf8(path, bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
+    diagnose::files::not_utf8(path, bytes)
 }
 
 /// Reads a configuration file. An empty file is valid.

@@ -27,11 +27,7 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     })?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(SourceFile::new(path, text)),
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let valid = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
-            Err((diagnose::not_utf8(path, &valid), false))
-        }
+        Err(error) => Err((diagnose::not_utf8(path, error.as_bytes()), false)),
     }
 }
 

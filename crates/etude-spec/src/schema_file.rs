@@ -185,8 +185,7 @@ impl<'a> Bundle<'a> {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
-                let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
-                self.diagnostics.push(diagnose::not_utf8(path, &valid));
+                self.diagnostics.push(diagnose::not_utf8(path, error.as_bytes()));
                 return None;
             }
         };

@@ -223,6 +223,11 @@ pub fn join(dir: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// True if a file begins with the byte order mark of UTF-16, which is never UTF-8.
+pub(crate) fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
+}
+
 /// Files held in memory, for tests and for definitions without files.
 #[derive(Debug, Clone, Default)]
 pub struct MemorySources {

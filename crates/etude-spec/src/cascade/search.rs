@@ -457,10 +457,6 @@ pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc
     })?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(SourceFile::new(shown, text)),
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let bytes = error.into_bytes();
-            Err(Box::new(files::not_utf8(shown, &String::from_utf8_lossy(&bytes[..valid]))))
-        }
+        Err(error) => Err(Box::new(files::not_utf8(shown, error.as_bytes()))),
     }
 }

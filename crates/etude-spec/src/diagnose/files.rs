@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::source::{SourceFile, Span};
+use crate::source::{SourceFile, Span, is_utf16};
 use crate::wording::{did_you_mean, number, quoted, visible};
 
 type File = Arc<SourceFile>;
@@ -21,11 +21,23 @@ pub(crate) fn too_large(path: &str, len: u64, limit: u64) -> Diagnostic {
         .hint("move data to separate files and read them in a code step")
 }
 
-pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
+/// The `bytes` of a file are not UTF-8.
+pub(crate) fn not_utf8(path: &str, bytes: &[u8]) -> Diagnostic {
+    if is_utf16(bytes) {
+        return utf16(path);
+    }
+    let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let file = SourceFile::new(path, valid);
     let at = Span::new(valid.len(), valid.len());
     let message = format!("{} is not UTF-8: the byte after this position cannot be decoded", quoted(path));
     Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
+}
+
+/// A file is UTF-16. It has no single byte to correct, so the message has no position.
+pub(crate) fn utf16(path: &str) -> Diagnostic {
+    let message = format!("{} is UTF-16, not UTF-8: it begins with the byte order mark of UTF-16", quoted(path));
+    Diagnostic::error(Code::NotUtf8, &SourceFile::new(path, ""), None, message)
+        .hint("save the file as UTF-8, or convert it: `iconv -f utf-16 -t utf-8 FILE > NEW`")
 }
 
 /// The purpose of a file that a pipeline names.

@@ -36,6 +36,7 @@ pub(crate) fn of_fault(file: &File, fault: Fault, what: &str, fields: &str) -> D
             Diagnostic::error(Code::TooLarge, file, None, format!("the frontmatter has more than {most} bytes"))
                 .hint("every listing reads the frontmatter; move long text into the body")
         }
+        Fault::Utf16 => super::files::utf16(file.path()),
         Fault::NotUtf8 => {
             let at = Span::new(file.text().len(), file.text().len());
             let message = "the file is not UTF-8: the byte after this position cannot be decoded".to_owned();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::source::{SourceFile, Span};
+use crate::source::{SourceFile, Span, is_utf16};
 
 /// Maximum size of frontmatter, in bytes (C-1.3).
 pub const LIMIT: usize = 64 * 1024;
@@ -44,6 +44,8 @@ pub enum Fault {
     TooLarge,
     /// The frontmatter is not UTF-8.
     NotUtf8,
+    /// The file begins with the byte order mark of UTF-16.
+    Utf16,
 }
 
 /// Result of scanning the start of a file.
@@ -61,6 +63,9 @@ pub fn scan(path: &str, bytes: &[u8], complete: bool) -> Scan {
     let has_bom = bytes.starts_with(b"\xef\xbb\xbf");
     let start = if has_bom { 3 } else { 0 };
     let fault = |fault, until: usize| Scan::Done(head(path, &bytes[..until.min(bytes.len())], has_bom, fault));
+    if is_utf16(bytes) {
+        return fault(Fault::Utf16, 0);
+    }
     let Some(open) = line_end(bytes, start) else {
         return match complete {
             false if bytes.len() <= LIMIT => Scan::More,
@@ -156,6 +161,8 @@ mod tests {
         assert_eq!(done("---").fault, Some(Fault::Unclosed));
         assert_eq!(done(&format!("---\n{}---\n", "k: v\n".repeat(20_000))).fault, Some(Fault::TooLarge));
         assert_eq!(Head::parse("x", b"---\na: \xe9\n---\n").fault, Some(Fault::NotUtf8));
+        assert_eq!(Head::parse("x", b"\xff\xfe-\0-\0-\0\n\0").fault, Some(Fault::Utf16));
+        assert_eq!(Head::parse("x", b"\xfe\xff\0-\0-\0-\0\n").fault, Some(Fault::Utf16));
     }
 
     /// C-2.3: a scan reads no more of a file than its frontmatter, and notices when it has enough.

@@ -70,3 +70,23 @@ fn hints_on_wrong_shapes_name_the_right_one() {
     let group = findings("steps:\n  - {name: g, type: parallel, children: [{name: a, type: code, command: ls}]}\n");
     assert!(group.iter().any(|one| one.ends_with("did you mean `steps`?")), "{group:?}");
 }
+
+/// a file that an editor saved as UTF-16 is named as such, pipelines as well as schemas.
+#[test]
+fn a_file_in_utf16_is_named_as_such() {
+    let utf16 = |text: &str| -> Vec<u8> {
+        text.encode_utf16().fold(b"\xff\xfe".to_vec(), |bytes, unit| [bytes, unit.to_le_bytes().to_vec()].concat())
+    };
+    let step = "{name: a, type: code, command: ls, schema: a.json}";
+    let files = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", utf16("name: p\n"))
+        .with("pipelines/q/a.json", utf16("{}"))
+        .with("pipelines/q/pipeline.yaml", format!("name: q\ndescription: d\nsteps:\n  - {step}\n"));
+    let report = App::new(&files).check(&[]);
+    let found: Vec<_> =
+        report.diagnostics.iter().map(|d| (d.code.as_str(), d.file.path(), d.hint.as_deref())).collect();
+    let hint = Some("save the file as UTF-8, or convert it: `iconv -f utf-16 -t utf-8 FILE > NEW`");
+    for path in ["pipelines/p/pipeline.yaml", "pipelines/q/a.json"] {
+        assert!(found.contains(&("P0103", path, hint)), "{path}: {found:?}");
+    }
+}
