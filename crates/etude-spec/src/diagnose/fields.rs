@@ -53,6 +53,8 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
     const WORDS: &[(&str, &[&str])] = &[
         ("command", &["run", "script", "cmd", "exec", "shell", "bash", "sh"]),
         ("prompt", &["message", "messages", "instruction", "instructions", "user"]),
+        ("model", &["tier", "model_tier", "model_name", "llm"]),
+        ("schema", &["output_schema", "response_schema", "json_schema", "response_format"]),
         ("when", &["if", "condition"]),
         ("require", &["requires", "assert", "precondition"]),
         ("for_each", &["foreach", "map", "loop", "matrix", "with_items"]),

@@ -55,6 +55,8 @@ fn hints_on_wrong_shapes_name_the_right_one() {
     assert!(step("for_each: [1, 2]").starts_with("refer to a list, for example `for_each: "));
     assert_eq!(step("env: [A=1]"), "write a mapping: `env: {NAME: \"value\"}`");
     let ask = |fields: &str| hint(&format!("steps:\n  - {{name: a, type: llm, prompt: x, {fields}}}\n"));
+    assert_eq!(ask("tier: lite"), "did you mean `model`?");
+    assert_eq!(ask("output_schema: {type: object}"), "did you mean `schema`?");
     assert_eq!(ask("choose: [a, b]"), "for example: `choose: {from: \"{{step.output}}\"}`");
     assert_eq!(ask("choose: {from: [a, b]}"), "refer to a list, for example `from: \"{{step.output}}\"`");
     assert_eq!(
