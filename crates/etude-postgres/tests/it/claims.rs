@@ -51,7 +51,9 @@ pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
 pub(crate) fn during_claim<T: Send>(server: &Server, statement: &str, other: impl FnOnce() -> T + Send) -> T {
     let mut psql = server.psql();
     let mut stdin = psql.stdin.take().expect("a pipe");
-    writeln!(stdin, "set search_path = etude; begin; {};", statement.replace('\n', " ")).expect("it listens");
+    // The name shows that the claim is made: workers have transactions of their own.
+    let claim = statement.replace('\n', " ");
+    writeln!(stdin, "set search_path = etude; begin; {claim}; set application_name = 'claimed';").expect("it listens");
     let since = Instant::now();
     let wait_for = |sql: &str| {
         while server.sql(sql) != "t" {
@@ -59,7 +61,7 @@ pub(crate) fn during_claim<T: Send>(server: &Server, statement: &str, other: imp
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
+    wait_for("select exists (select 1 from pg_stat_activity where application_name = 'claimed')");
     let claimed = std::thread::scope(|scope| {
         let claimed = scope.spawn(other);
         wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
