@@ -71,6 +71,8 @@ impl Remote {
         let mut stop = watching.stop;
         let mut events = Stream::new(self, &format!("/v1/runs/{id}/events"), watching.after);
         let mut feed = Stream::new(self, "/v1/events", None);
+        // Before the first look: the feed has no past, and a run that waits says so nowhere else.
+        feed.open().await?;
         let began = Instant::now();
         let mut look = tokio::time::interval(LOOK);
         let (mut is_news, mut away, mut is_queued) = (false, None, false);

@@ -48,6 +48,14 @@ impl<'r> Stream<'r> {
         }
     }
 
+    /// Opens the stream, so that it has every event from now on. If the server is away, [`Stream::next`] tries again.
+    pub(super) async fn open(&mut self) -> Result<(), Problem> {
+        if self.open.is_none() {
+            self.connect().await?;
+        }
+        Ok(())
+    }
+
     /// Next event; `None` when the server has closed the stream, which the next call opens again.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Problem> {
         loop {

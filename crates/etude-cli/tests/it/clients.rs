@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -505,6 +506,49 @@ fn stranger(status: &'static str, body: &'static str) -> String {
         }
     });
     url
+}
+
+/// The URL of a server with a run `abc` that is gone at the first look, and the lines of its requests.
+fn scripted() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let of_server = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut streams = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let head = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            let head: Vec<String> = head.collect();
+            let length = |line: &String| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok();
+            let length = head.iter().find_map(length).unwrap_or(0);
+            let _ = std::io::copy(&mut reader.take(length), &mut std::io::sink());
+            let line = head[0].trim_end_matches(" HTTP/1.1").to_owned();
+            let (status, kind, body) = match line.as_str() {
+                "GET /v1/server" => ("200 OK", "application/json", "{\"apps\": [\"a\"]}"),
+                "GET /v1/apps/a/pipelines/p/schema" => ("200 OK", "application/json", "{}"),
+                "POST /v1/runs" => ("202 Accepted", "application/json", "{\"run_id\": \"abc\"}"),
+                "GET /v1/events" | "GET /v1/runs/abc/events" => ("200 OK", "text/event-stream", ""),
+                _ => ("404 Not Found", "application/problem+json", "{\"code\": \"not_found\"}"),
+            };
+            of_server.lock().expect("no panic").push(line);
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{body}");
+            // A stream of events stays open.
+            streams.extend(body.is_empty().then_some(stream));
+        }
+    });
+    (url, asked)
+}
+
+/// cli: changes of runs are received before the first look at the run, so that a run that waits by then is seen at once.
+#[test]
+fn changes_are_received_before_the_first_look() {
+    let (url, asked) = scripted();
+    let test = test().env("ETUDE_TOKEN", "etd_x");
+    test.run(&["--server", &url, "run", "-p", "p"]).exit(2);
+    let asked = asked.lock().expect("no panic").clone();
+    let at = |line: &str| asked.iter().position(|one| one == line).unwrap_or_else(|| panic!("{line}: {asked:?}"));
+    assert!(at("GET /v1/events") < at("GET /v1/runs/abc"), "{asked:?}");
 }
 
 /// cli: a program that is not an etude server is a fault of the environment, whatever it responds.
