@@ -43,7 +43,7 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-/// Reason why there is no response.
+/// Failure of a generation: the request gets no text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// The conversation cannot be rendered for the model.

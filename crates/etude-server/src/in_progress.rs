@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
 /// The lock of the requests with one key, which are handled one after the other.
-type Turn = tokio::sync::Mutex<()>;
+type RequestLock = tokio::sync::Mutex<()>;
 
 /// The requests of this process that are in progress, by key and body: a repetition waits for the response to the first one.
 #[derive(Debug, Default)]
-pub(crate) struct InProgress(Mutex<BTreeMap<String, Arc<Turn>>>);
+pub(crate) struct InProgress(Mutex<BTreeMap<String, Arc<RequestLock>>>);
 
 impl InProgress {
-    fn requests(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Turn>>> {
+    fn requests(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RequestLock>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
